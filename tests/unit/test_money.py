@@ -9,6 +9,7 @@ from florin_server.domain.money import (
     TokenUnit,
     convert_up,
     parse_unit,
+    spelled,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,3 +126,14 @@ def test_a_token_has_255_decimals_at_most():
             convert_up(1, decimals, 2)
         with pytest.raises(ValueError, match="no number of decimals"):
             convert_up(1, 2, decimals)
+
+
+@given(st.integers(0, 10**78 - 1), st.integers(0, 255))
+def test_what_people_read_is_exact(value, decimals):
+    text = spelled(value, decimals)
+    assert Fraction(text) == Fraction(value, 10**decimals)
+    assert len(text.partition(".")[2]) == decimals
+
+
+def test_amounts_have_a_digit_before_the_point():
+    assert [spelled(1, 0), spelled(1, 2), spelled(1250, 2)] == ["1", "0.01", "12.50"]

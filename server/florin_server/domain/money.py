@@ -147,3 +147,9 @@ def convert_up(value: int, from_decimals: int, to_decimals: int) -> int:
     per_whole_after: int = 10**to_decimals
     # floor division of the negated number rounds up
     return -(-value * per_whole_after // per_whole_before)
+
+
+def spelled(value: int, decimals: int) -> str:
+    """Minor units in whole ones as people write them, with every decimal, however many digits."""
+    digits = str(value).rjust(decimals + 1, "0")
+    return f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits

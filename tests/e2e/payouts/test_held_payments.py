@@ -19,6 +19,7 @@ from tests.support.desk import Desk, opened
 from tests.support.installation import Operator, operator_of
 from tests.support.late_money import DOLLARS, mute, payouts_of, submit, told_to_send
 from tests.support.payout_shop import DOLLAR, ETHER, FEE, GBP, PRICE, WEI, Shop, filled
+from tests.support.receipts import receipt_of, said_in
 from tests.support.sanctions_import import put, remove
 from tests.support.until import until
 from tests.support.wallet import Wallet
@@ -188,6 +189,8 @@ async def test_money_of_a_payer_who_was_blocked_meanwhile_waits_for_a_verdict(
     final = await desk.final(paid.payment_id)
     if verdict == RELEASE:
         assert (final["status"], final["info"]["txId"]) == ("succeeded", paid.tx_hash)
+        receipt = await receipt_of(desk, paid.payment_id, shop.tenant.headers)
+        assert said_in(receipt)["transaction"]["hash"] == paid.tx_hash
         assert await balance(desk, merchant, paid.asset) == -(paid.value - paid.fee)
     else:
         assert (final["status"], final["failureCode"]) == ("failed", "declined_user")

@@ -9,10 +9,11 @@ from florin_server.domain.payments.payment import Destination
 from florin_server.domain.receipts import signature
 from florin_server.flows.receipts.keys import listed, seed_of
 from florin_server.store.accounts import destinations
+from florin_server.store.receipts import effects
 
 from tests.support.desk import PAY_URL, opened
 from tests.support.evm_till import EUR, PRICE, USD, Till
-from tests.support.receipts import Verifier, outcomes, receipt_of
+from tests.support.receipts import Verifier, outcomes, receipt_of, said_in
 from tests.support.solana import AT_ONCE, SolanaWallet
 from tests.support.solana_offers import offered
 from tests.support.wallet import Wallet
@@ -176,6 +177,7 @@ async def resigned(desk, verifier, text, changes) -> str:
         ({"recipient": f"{CHAIN}:0x" + "11" * 20}, "recipient"),
         ({"paid": {"value": str(PRICE + 1)}}, "amount"),
         ({"paid": {"fee": "0"}}, "amount"),
+        ({"paid": {"decimals": 0}}, "amount"),
         ({"paid": {"asset": f"{CHAIN}/erc20:{DEVNET.euro.address}"}}, "amount"),
         ({"option": {"contract": DEVNET.euro.address}}, "contract"),
         ({"transaction": {"position": 0}}, "payment"),
@@ -247,3 +249,27 @@ async def test_a_payment_on_solana(desk, verifier, token):
     )
     assert status == 5
     assert outcomes(told)["chain"] == "unknown"
+
+
+async def test_what_was_paid_before_receipts_were_there_is_looked_up(desk, till, verifier, kept):
+    app = desk.service.app
+    offer = await offered(desk.rest, SolanaWallet())
+    await offer.confirm()
+    assert (await offer.final())["status"] == "succeeded"
+    of_solana = await receipt_of(desk, offer.payment_id)
+    for text, headers in ((kept, till.tenant.headers), (of_solana, desk.rest.merchant)):
+        payment_id = said_in(text)["sub"]
+        await app.store.write(effects.forget([payment_id]))
+        assert await receipt_of(desk, payment_id, headers) == text
+
+
+async def test_nothing_is_signed_while_the_chain_has_to_be_asked_and_does_not_answer(desk, till):
+    payment_id = await paid(desk, till, USD)
+    await desk.service.app.store.write(effects.forget([payment_id]))
+    path = f"/v1/payments/{payment_id}/receipt"
+    silent = {"method": "eth_getTransactionReceipt", "effect": "error", "times": 100}
+    await desk.chain.ask("florin_fault", {"kind": "answer", **silent})
+    answer = await desk.ask("GET", path, till.tenant.headers)
+    await desk.chain.ask("florin_fault", {"kind": "clear"})
+    assert answer.told == (503, "internal_error")
+    assert (await desk.ask("GET", path, till.tenant.headers)).status == 200

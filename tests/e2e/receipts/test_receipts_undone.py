@@ -132,6 +132,10 @@ async def test_one_changed_byte_is_told_and_the_chain_is_not_asked(desk, verifie
     status, told = await verifier.run(changed, *keys, rpc_url="http://127.0.0.1:1/")
     assert (status, told["outcome"]) == (1, "not_genuine")
     assert outcomes(told) == {"form": "passed", "signature": "failed"}
+    # the end of the last line is the editor's, all else is somebody's
+    assert (await verifier.run(f"{text}\n", *keys, "--confirmations", "1"))[0] == 0
+    for other in (f"{text}\n\n", f" {text}", f"{text}=", "", text * 20):
+        assert (await verifier.run(other, *keys))[0] == 1
 
 
 async def test_keys_come_from_the_issuer_if_none_are_brought(desk, verifier):

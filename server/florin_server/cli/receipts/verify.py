@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from enum import IntEnum
 from pathlib import Path
 
 from florin_server.cli.console import console, fail, note, told
 from florin_server.cli.exits import Exit
 from florin_server.cli.receipts import known_keys
+from florin_server.domain.money import spelled
 from florin_server.domain.receipts import signature
 from florin_server.domain.receipts.receipt import Receipt
 from florin_server.domain.receipts.verdict import GENUINE, Check, NotGenuine, Outcome, Result
@@ -173,7 +173,7 @@ _SENTENCES = {
 def _said(said: Receipt) -> Sequence[tuple[str, str]]:
     """What the issuer states, as people read it."""
     paid, back = said.paid, said.refund
-    amount = f"{Decimal(paid.value).scaleb(-paid.decimals):f} {paid.symbol} ({paid.asset})"
+    amount = f"{spelled(int(paid.value), paid.decimals)} {paid.symbol} ({paid.asset})"
     rows = [
         ("payment", f"{said.sub}{'' if said.live else ', a test: no real money'}"),
         ("merchant", f"{said.merchant.name} ({said.merchant.id})"),

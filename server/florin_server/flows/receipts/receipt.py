@@ -7,13 +7,21 @@ from urllib.parse import quote
 
 from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Merchant, Option, Payment, Refund, Status
+from florin_server.domain.payments.payment import (
+    Confirmation,
+    Merchant,
+    Option,
+    Payment,
+    Refund,
+    Status,
+)
 from florin_server.domain.receipts import keys, receipt, signature
 from florin_server.domain.receipts.effect import PaymentEffect
 from florin_server.domain.receipts.keys import ReceiptKey
 from florin_server.domain.receipts.receipt import Receipt
 from florin_server.flows.app import App
 from florin_server.flows.receipts.keys import seed_of
+from florin_server.flows.receipts.lookup import looked_up
 from florin_server.rails.protocol import Rail
 from florin_server.store.accounts import merchants
 from florin_server.store.engine.query import Op, on_snapshot
@@ -37,10 +45,11 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What is kept of a payment that succeeded; without an effect it is not known where."""
+    """What is kept of a payment that succeeded; without an effect it is not known where it is."""
 
     merchant: Merchant
     option: Option | None
+    bound: Confirmation | None
     refund: Refund | None
     effect: PaymentEffect | None
     keys: list[ReceiptKey]
@@ -50,7 +59,8 @@ async def signed(app: App, payment: Payment) -> Signed:
     """The receipt of a payment as it stands, signed now.
 
     payment_not_succeeded before the end and after any other one; invalid_state if no money moved,
-    since the end was simulated, or if it is not known where it did, as after a reorganisation.
+    since the end was simulated, or if it is not known where it did, as after a reorganisation;
+    internal_error, unavailable, if the chain has to be asked and does not answer.
     """
     if payment.status is not Status.SUCCEEDED:
         raise FlorinError(Code.PAYMENT_NOT_SUCCEEDED)
@@ -60,22 +70,24 @@ async def signed(app: App, payment: Payment) -> Signed:
             "The payment was simulated: no money moved that a receipt could prove",
         )
     facts = await app.store.read(_facts(payment))
-    if facts.option is None or facts.effect is None:
+    option, effect = facts.option, facts.effect
+    if option is None or facts.bound is None:
+        raise FlorinError(Code.INVALID_STATE, "It is not known any more how the payment was paid")
+    rail = app.rails.get(option.chain_id)
+    if rail is None:
+        raise FlorinError(Code.INVALID_STATE, f"The chain {option.chain_id} is not set up any more")
+    effect = effect or await looked_up(rail, payment, option, facts.bound)
+    if effect is None:
         raise FlorinError(
             Code.INVALID_STATE,
-            "It is not known where the chain has the payment: a reorganisation undid it, and it is "
-            "settled again, or it is older than receipts are",
-        )
-    rail = app.rails.get(facts.option.chain_id)
-    if rail is None:
-        raise FlorinError(
-            Code.INVALID_STATE, f"The chain {facts.option.chain_id} is not set up any more"
+            "The payment is not where the chain had it: a reorganisation undid it, and it is "
+            "settled again, or it is too old for the nodes",
         )
     now_us = app.clock.now_us()
     key = keys.signer(facts.keys, now_us)
     if key is None:
         raise FlorinError(Code.INTERNAL_ERROR)
-    said = _said(app, payment, facts, facts.option, facts.effect, rail, now_us // 1_000_000)
+    said = _said(app, payment, facts, option, effect, rail, now_us // 1_000_000)
     jws = signature.sign(said, seed_of(app, key), key.id)
     return Signed(said, jws, key.id, page_url(app, payment))
 
@@ -113,7 +125,8 @@ def _facts(payment: Payment) -> Op[_Facts]:
         option = yield from payments.option(payment.id, payment.option_id)
     refund = yield from refunds.refund(payment.id)
     effect = yield from effects.get(payment.id)
-    return _Facts(merchant, option, refund, effect, (yield from kept.all_()))
+    bound = yield from payments.confirmation(payment.id)
+    return _Facts(merchant, option, bound, refund, effect, (yield from kept.all_()))
 
 
 def _said(  # noqa: PLR0917  (one of each, none alike)

@@ -12,6 +12,7 @@ from decimal import Decimal
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.money import spelled
 from florin_server.domain.payments.payment import Merchant, Payment, Status
 from florin_server.domain.receipts.keys import KEPT_S
 from florin_server.domain.receipts.receipt import Receipt
@@ -102,7 +103,7 @@ def _summary(payment: Payment, merchant: Merchant, answers: Codec) -> page.Summa
     amount = answers.amount(payment.unit, payment.value)
     return page.Summary(
         merchant=merchant.name,
-        value=Decimal(amount.value).scaleb(-amount.display.decimals),
+        value=Decimal(spelled(payment.value, amount.display.decimals)),
         symbol=amount.display.asset_symbol,
         payment_id=payment.id,
         at_s=payment.updated_at_us // 1_000_000,
@@ -134,4 +135,5 @@ def _details(done: Signed) -> page.Details:
 def _money(said: Receipt) -> tuple[Decimal, str]:
     """What was paid; of an asset that nobody has named, its smallest units."""
     decimals = said.paid.decimals if said.paid.symbol else 0
-    return Decimal(said.paid.value).scaleb(-(decimals or 0)), said.paid.symbol or said.paid.asset
+    value = spelled(int(said.paid.value), decimals or 0)
+    return Decimal(value), said.paid.symbol or said.paid.asset

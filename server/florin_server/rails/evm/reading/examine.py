@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from florin_server.chains.evm import abi
 from florin_server.domain.caip import parse_asset
@@ -12,25 +12,36 @@ from florin_server.domain.receipts.receipt import Receipt
 from florin_server.domain.receipts.verdict import Check, Outcome, Result
 from florin_server.rails.connection.jsonrpc import Rpc
 from florin_server.rails.evm import settler
+from florin_server.rails.evm.paying.payable import DECIMALS
 from florin_server.rails.evm.paying.terms import NOBODY, bare
 from florin_server.rails.evm.reading.node import (
     LATEST,
     Header,
     Node,
     address_text,
+    call_to,
     data,
     hash_text,
     header,
     quantity,
     record,
     records,
+    returned,
 )
 from florin_server.rails.evm.setup.bytecode import bytecode
 from florin_server.rails.examining import either, failed, of_payment, passed, reference_of, unknown
 from florin_server.rails.types import Paid, RailUnavailable
 
 _TRANSFER = abi.topic("Transfer(address,address,uint256)")
+_COIN_DECIMALS = 18
 _Log = Mapping[str, Any]
+
+
+class _Asset(NamedTuple):
+    """What is to have been paid, as the chain knows it; the coin is the zero address."""
+
+    token: str
+    decimals: int | None
 
 
 async def examine(rpc: Rpc, said: Receipt, confirmations: int) -> list[Result]:
@@ -49,12 +60,13 @@ async def examine(rpc: Rpc, said: Receipt, confirmations: int) -> list[Result]:
         return [
             failed(Check.CHAIN, f"the node serves {served}, and the receipt is of {place.chain}")
         ]
-    told, at, head, code = await node.batch(
+    told, at, head, code, decimals = await node.batch(
         [
             ("eth_getTransactionReceipt", (tx_hash,)),
             ("eth_getBlockByNumber", (hex(place.block), False)),
             ("eth_blockNumber", ()),
             ("eth_getCode", (contract, LATEST)),
+            call_to(token, DECIMALS),
         ]
     )
     newest, block = quantity(head), header(at)
@@ -66,7 +78,8 @@ async def examine(rpc: Rpc, said: Receipt, confirmations: int) -> list[Result]:
     found.append(_final(newest - place.block + 1, confirmations))
     found.append(_contract(contract, data(code)))
     logs = sorted(records(receipt.get("logs")), key=_number)
-    return found + _settlement(said, contract, token, logs)
+    asset = _Asset(token, _COIN_DECIMALS if token == NOBODY else _decimals(decimals))
+    return found + _settlement(said, contract, asset, logs)
 
 
 def _standing(
@@ -109,7 +122,13 @@ def _contract(contract: str, code: bytes) -> Result:
     )
 
 
-def _settlement(said: Receipt, contract: str, token: str, logs: Sequence[_Log]) -> list[Result]:
+def _decimals(answer: Any) -> int | None:
+    """Those that a token says it has; None if it says nothing."""
+    told = returned(answer)
+    return None if told is None or len(told) != abi.WORD else int.from_bytes(told, "big")
+
+
+def _settlement(said: Receipt, contract: str, asset: _Asset, logs: Sequence[_Log]) -> list[Result]:
     """Whether the settlement event says what the receipt says, and the token says it too."""
     position, found = said.transaction.position, None
     for n, log in enumerate(logs):
@@ -128,8 +147,8 @@ def _settlement(said: Receipt, contract: str, token: str, logs: Sequence[_Log]) 
         of_payment(said, event.ref, None if ref is None else "0x" + ref.hex()),
         either(Check.PAYER, event.payer == bare(said.payer), said.payer, f"{event.payer} paid it"),
         _receivers(said, event),
-        _amount(said, event, token),
-        *_moved(event, contract, token, before),
+        _amount(said, event, asset),
+        *_moved(event, contract, asset.token, before),
     ]
 
 
@@ -139,11 +158,14 @@ def _receivers(said: Receipt, event: Paid) -> Result:
     return either(Check.RECIPIENT, right, said.recipient, f"{event.dest} received it")
 
 
-def _amount(said: Receipt, event: Paid, token: str) -> Result:
+def _amount(said: Receipt, event: Paid, asset: _Asset) -> Result:
     told = (event.token, str(event.value), str(event.fee))
     money = f"{event.value} minor units of {event.token}, of which {event.fee} are a fee"
-    right = told == (token, said.paid.value, said.paid.fee)
-    return either(Check.AMOUNT, right, money, f"it was {money}")
+    if told != (asset.token, said.paid.value, said.paid.fee):
+        return failed(Check.AMOUNT, f"it was {money}")
+    right = asset.decimals in {None, said.paid.decimals}
+    bad = f"{event.token} has {asset.decimals} decimals, and not {said.paid.decimals}"
+    return either(Check.AMOUNT, right, money, bad)
 
 
 def _moved(event: Paid, contract: str, token: str, before: Sequence[_Log]) -> list[Result]:

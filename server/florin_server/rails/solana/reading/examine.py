@@ -25,6 +25,7 @@ from florin_server.rails.solana.reading.node import FINALIZED, Node, number, rec
 from florin_server.rails.types import RailUnavailable
 
 _CHAIN = "solana:"
+_COIN_DECIMALS = 9
 _REFERENCE_CHARS = 32  # of the genesis hash, in CAIP-2
 
 
@@ -119,6 +120,7 @@ def _payment(
     position = None if terms is None else terms.position_in(message)
     pays = position is not None and position == said.transaction.position
     exact = terms is not None and moved(terms, bare(said.payer), message, seen)
+    decimals = _COIN_DECIMALS if position is None else _decimals(message, position)
     return [
         of_payment(said, " ".join(memos), None if ref is None else str(Pubkey.from_bytes(ref))),
         either(
@@ -132,11 +134,19 @@ def _payment(
         ),
         either(
             Check.AMOUNT,
-            exact,
+            exact and decimals == said.paid.decimals,
             f"accounts changed by {said.paid.value} minor units, and nothing else",
             "accounts did not change by what the receipt says",
         ),
     ]
+
+
+def _decimals(message: MessageV0, position: int) -> int:
+    """Those that a transfer of a token names, and the chain compares; the coin has its own."""
+    one = message.instructions[position]
+    if message.account_keys[one.program_id_index] == spl.SYSTEM:
+        return _COIN_DECIMALS
+    return bytes(one.data)[-1]
 
 
 def _terms(said: Receipt, mint: Pubkey | None, message: MessageV0) -> Terms | None:
