@@ -131,6 +131,10 @@ async def test_what_is_wrong_is_said_and_what_was_written_stays(desk):
     assert "<title>Something is missing or wrong – About you</title>" in answer.text
     wrong = {name for name, one in inputs.items() if one.get("aria-invalid") == "true"}
     assert wrong == {"dob", "porAddress", "tosConfirmed"}
+    # in the order of the form
+    listed = re.findall(r'<li><a href="#(\w+)">', answer.text)
+    assert listed == ["dob", "porAddress", "tosConfirmed"]
+    assert "You have to accept the terms to continue." in text_of(answer.text)
     for name in wrong:
         assert inputs[name]["aria-describedby"] == f"{name}-error"
         assert f'id="{name}-error"' in answer.text

@@ -9,6 +9,7 @@ from io import BytesIO
 
 import pytest
 import pytest_asyncio
+from florin_server.flows.icons.icons import Icons
 from florin_server.outbound import pictures
 from florin_server.outbound.outbound import Outbound
 from florin_server.outbound.reach import Reach
@@ -68,8 +69,13 @@ async def merchant_of(desk, icon_url: str):
 async def form_of(desk, tenant) -> str:
     """The path of a new form of a merchant's."""
     created = await desk.rest.call("POST", "/v1/payments", tenant.headers, ORDER)
-    answer = await desk.rest.options(created["paymentId"], [Wallet().account])
-    return path_of(answer["collectData"]["url"])
+    account = Wallet().account
+
+    async def offered():
+        # a chain that does not answer in time is left out
+        return (await desk.rest.options(created["paymentId"], [account]))["collectData"]
+
+    return path_of((await until(offered))["url"])
 
 
 async def icon_on(desk, path: str) -> str:
@@ -96,6 +102,10 @@ async def test_a_picture_is_fetched_once_and_shown_from_our_host(desk, host):
     (came,) = host.came[before:]
     # whose page it is for is not told
     assert not {"referer", "cookie", "origin"} & came.headers.keys()
+    # other processes on the store find it too
+    other = Icons(desk.service.app.store, desk.clock)
+    assert await other.address(tenant.merchant.icon_url) == icon
+    assert await other.picture(icon.removeprefix("/icons/")[:-4]) is not None
     # a day later it is asked for again, and shown meanwhile; one that is gone stays
     host.say = answers(404)
     desk.clock.advance(DAY_S)
@@ -113,6 +123,23 @@ async def test_no_page_waits_for_the_host_of_a_picture(desk, host):
     # while it is asked
     assert await asyncio.wait_for(icon_on(desk, slow), 5) == ""
     host.say = answers(200, picture("WEBP", (8, 8)))
+
+
+async def test_a_picture_that_breaks_what_asks_for_it_breaks_nothing_else(
+    desk, host, monkeypatch, caplog
+):
+    async def broken(_outbound, _url):
+        raise RuntimeError("oops")
+
+    path = await form_of(desk, await merchant_of(desk, "https://broken.example/icon.png"))
+    with monkeypatch.context() as patch:
+        patch.setattr(fetch_icons, "fetched", broken)
+        assert await icon_on(desk, path) == ""
+        await until(lambda: "could not be asked for" in caplog.text)
+    host.say = answers(200, picture())
+    url = f"https://127.0.0.1:{host.port}/after.png"
+    after = await form_of(desk, await merchant_of(desk, url))
+    assert await until(lambda: icon_on(desk, after))
 
 
 async def test_what_a_merchant_names_in_our_network_is_not_asked(desk, near, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from florin_server.clock import TestClock
 from florin_server.flows.icons import icons
 from florin_server.flows.icons.icons import FRESH_US, RETRY_US, Icons, is_due
@@ -94,7 +95,12 @@ async def test_nothing_is_shown_or_asked_where_it_is_off():
     assert shelf.asked == 0
 
 
-async def test_who_has_no_picture_costs_nothing():
+@pytest.mark.parametrize(
+    "none", [None, "", "data:image/png;base64,AA", "http://a.b/", "https://[::1"]
+)
+async def test_who_has_no_picture_costs_nothing(none):
     wanted, shelf, _ = made()
-    assert await wanted.address(None) is None
+    assert await wanted.address(none) is None
+    wanted.want(none or "")
+    assert await nothing_wanted(wanted)
     assert shelf.asked == 0

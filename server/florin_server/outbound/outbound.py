@@ -187,9 +187,11 @@ class _Pinned(AbstractResolver):
 def _url(text: str) -> URL:
     try:
         url = URL(text)
+        # a host in Punycode is decoded only now
+        known = url.scheme in {"http", "https"} and url.host and not (url.user or url.password)
     except ValueError:
-        url = URL()
-    if url.scheme not in {"http", "https"} or not url.host or url.user or url.password:
+        known = None
+    if not known:
         raise NoAnswer(Fault.NOT_ALLOWED, "this is no http or https address without a user")
     return url
 

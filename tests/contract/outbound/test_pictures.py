@@ -180,6 +180,10 @@ async def test_an_answer_that_is_no_picture_is_none(authority, certificate, monk
         "file:///etc/passwd",
         "data:image/png;base64,AAAA",
         "https://",
+        # read as addresses by some, and as names by others
+        *("https://127.1/", "https://0x7f.1/", "https://2130706433/", "https://[::1%25lo]/"),
+        *("https://[v1.x]/", "https://xn--a/", "https://a..b/", "https://%zz/", "https://-/"),
+        *(f"https://{'a' * 300}.test/", f"https://{'a.' * 900}test/", "https://127.0.0.1:0/"),
     ],
 )
 async def test_nothing_but_public_hosts_is_asked(url):

@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from florin_server.clock import Clock
+from florin_server.domain.urls import is_https_url
 from florin_server.flows.recent import Recent
 from florin_server.store.engine.store import Store
 from florin_server.store.icons import icons
@@ -41,7 +42,7 @@ class Icons:
 
     async def address(self, url: str | None) -> str | None:
         """Where our host shows the picture of an address; None if it has none (yet)."""
-        if url is None or not self._enabled:
+        if url is None or not self._enabled or not is_https_url(url):
             return None
         now_us = self._clock.now_us()
         known = self._known.get(url, now_us)
@@ -68,8 +69,10 @@ class Icons:
 
     def want(self, url: str) -> None:
         """Has an address asked; beyond what a host, or all of them, may want it is left out."""
+        if not self._enabled or not is_https_url(url):
+            return
         host = urlsplit(url).hostname or ""
-        if not self._enabled or (host not in self._wanted and len(self._wanted) >= _HOSTS_MAX):
+        if host not in self._wanted and len(self._wanted) >= _HOSTS_MAX:
             return
         urls = self._wanted.setdefault(host, OrderedDict())
         if len(urls) < _A_HOST:

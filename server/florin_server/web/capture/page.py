@@ -44,6 +44,7 @@ class Group:
     inputs: Sequence[Input]
 
 
+TERMS: Final = "tosConfirmed"
 # both places are asked for, and one of them is needed
 GROUPS: Final = (
     Group(
@@ -67,7 +68,7 @@ GROUPS: Final = (
             Input("porAddress", "text", False, "street-address", ADDRESS_CHARS_MAX),
         ),
     ),
-    Group("", (Input("tosConfirmed", "checkbox", True),)),
+    Group("", (Input(TERMS, "checkbox", True),)),
 )
 INPUTS: Final = {one.id: one for group in GROUPS for one in group.inputs}
 # refusals that have a text of their own

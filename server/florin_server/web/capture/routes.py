@@ -17,7 +17,7 @@ from florin_gateway.errors import RefusedError
 from florin_gateway.parameters import parse_query
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 
-from florin_server.domain.capture.buyer_data import prefill
+from florin_server.domain.capture.buyer_data import Fault, prefill
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.flows.app import App
 from florin_server.flows.capture import forms
@@ -118,11 +118,21 @@ async def _again(app: App, request: PlainRequest, sent: _Sent, refused: FlorinEr
         form = await forms.form(app, None, sent.token)
     except FlorinError as closed:
         return _closed(app, request, closed, sent.look)
-    errors: dict[str, str] = {}
-    for issue in refused.issues:
-        errors.setdefault(issue.field.removeprefix("data."), page.fault(issue.message))
+    errors = _faults(refused)
     filled = await _filled(app, form, sent.token, sent.data, errors)
     return page.form(filled, sent.look, refused.http)
+
+
+def _faults(refused: FlorinError) -> Mapping[str, str]:
+    """The names of the texts for what is wrong, by field, in the order of the form."""
+    found: dict[str, str] = {}
+    for issue in refused.issues:
+        found.setdefault(issue.field.removeprefix("data."), page.fault(issue.message))
+    if page.TERMS in found:
+        # a box that is not ticked is not sent
+        found[page.TERMS] = Fault.CONFIRM.name.lower()
+    placed = {name: found.pop(name) for name in page.INPUTS if name in found}
+    return {**placed, **found}
 
 
 async def _filled(

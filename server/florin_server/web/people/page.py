@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from florin_gateway.errors import RefusedError
 from florin_gateway.plain import PlainAnswer, PlainRequest
 
-from florin_server.web.language import Words, spoken, words
+from florin_server.web.language import spoken, words
 from florin_server.web.render import Headers, html, strict
 
 _NOUN: Final = "people"
@@ -39,7 +40,14 @@ class Landing:
 
 def landing(told: Landing, request: PlainRequest) -> PlainAnswer:
     """The page of an address that names no payment."""
-    return html("people/landing.html", 200, _HEADERS, told=told, words=_words(request), here="/")
+    return html(
+        "people/landing.html",
+        200,
+        _HEADERS,
+        told=told,
+        words=words(spoken(request), _NOUN),
+        here="/",
+    )
 
 
 def refusal(request: PlainRequest, path: str, refused: RefusedError) -> PlainAnswer | None:
@@ -50,11 +58,14 @@ def refusal(request: PlainRequest, path: str, refused: RefusedError) -> PlainAns
 
 def notice(request: PlainRequest, status: int, more: Headers = ()) -> PlainAnswer:
     """A page that says why there is nothing to see, by the status of the answer."""
+    made = _notice(spoken(request), status)
+    return replace(made, headers=(*made.headers, *more))
+
+
+# whoever asks for what is not there pays for no limit, so it must cost next to nothing; there are
+# as many as languages and statuses
+@functools.cache
+def _notice(language: str, status: int) -> PlainAnswer:
     key = _TEXTS.get(status, "broken" if status >= 500 else "unreadable")
-    return html(
-        "people/notice.html", status, (*_HEADERS, *more), key=key, words=_words(request), here=""
-    )
-
-
-def _words(request: PlainRequest) -> Words:
-    return words(spoken(request), _NOUN)
+    said = words(language, _NOUN)
+    return html("people/notice.html", status, _HEADERS, key=key, words=said, here="")

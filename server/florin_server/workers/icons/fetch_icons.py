@@ -49,12 +49,18 @@ async def _fetch(app: Core, outbound: Outbound, url: str) -> None:
 
 async def _ask(app: Core, outbound: Outbound, url: str, before: Known | None) -> Known:
     now_us = app.clock.now_us()
+    fault: str | None = None
     try:
         png = await fetched(outbound, url)
     except NoPicture as none:
-        _log.info("no picture at %s: %s", url, none)
-        await app.store.write(icons.put(Icon(url, None, None, str(none), now_us)))
-        return Known(before.digest if before else None, str(none), now_us)
+        fault = str(none)
+        _log.info("no picture at %s: %s", url, fault)
+    except Exception:  # noqa: BLE001  (a stranger's picture ends no process that moves money)
+        fault = "it could not be asked for"
+        _log.exception("the picture at %s could not be asked for", url)
+    if fault is not None:
+        await app.store.write(icons.put(Icon(url, None, None, fault, now_us)))
+        return Known(before.digest if before else None, fault, now_us)
     digest = hashlib.sha256(png).hexdigest()[:_DIGEST_CHARS]
     await app.store.write(icons.put(Icon(url, digest, png, None, now_us)))
     return Known(digest, None, now_us)
