@@ -7,7 +7,7 @@ import re
 import pytest
 import pytest_asyncio
 from florin_server.web.language import LANGUAGES
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Response, expect
 
 from tests.support.browser import violations, visitor
 from tests.support.checkout_states import STATES, URLS, reached
@@ -93,8 +93,12 @@ async def test_it_speaks_every_language(desk, browser, language):
 async def test_the_first_load_is_small(desk, person):
     path = await reached(desk, "requires_action")
     page = await person.tab()
-    sent = []
-    page.on("response", lambda response: sent.append(response))
+    sent: list[Response] = []
+
+    def note(response: Response) -> None:
+        sent.append(response)
+
+    page.on("response", note)
     await page.goto(desk.rest.base + path)
     await held(desk.service, 1)
     assert len(sent) <= REQUESTS_MAX, [one.url for one in sent]
@@ -189,7 +193,11 @@ async def test_an_app_that_shows_the_page_is_told_the_end_once(desk, person, out
     path = await reached(desk, outcome)
     page = await person.tab()
     heard: list[str] = []
-    await page.expose_function("heard", lambda text: heard.append(text))
+
+    def hear(text: str) -> None:
+        heard.append(text)
+
+    await page.expose_function("heard", hear)
     await page.add_init_script("window.ReactNativeWebView = {postMessage: (text) => heard(text)}")
     await page.goto(desk.rest.base + path, wait_until="networkidle")
     assert heard == [told]
