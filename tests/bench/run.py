@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from tests.bench import (
+    checkout,
     codec,
     create,
     database,
@@ -68,6 +69,7 @@ SUBJECTS: dict[str, Subject] = {
     "facilitator": facilitator.measure,
     "fanout": _with_florin(fanout.measure),
     "watchers": _with_florin(watchers.measure),
+    "checkout": _with_florin(checkout.measure),
     "startup": startup.measure,
     "pages": pages.measure,
     "gas": gas.measure,

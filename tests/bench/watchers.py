@@ -68,14 +68,14 @@ def keep(hold: Hold) -> Held:
 
 async def _keep(hold: Hold) -> Held:
     async with asyncio.timeout(load.PATIENCE_S):
-        idle = await _settled_kib(hold.pid)
+        idle = await settled_kib(hold.pid)
         streams = Streams(hold.metadata, lambda _payment: None)
         started = time.perf_counter()
         await streams.open(hold.grpc, hold.payments, CONNECTIONS)
         seconds = time.perf_counter() - started
-        with_streams = await _settled_kib(hold.pid)
+        with_streams = await settled_kib(hold.pid)
         polls = await _hold_polls(hold)
-        with_polls = await _settled_kib(hold.pid)
+        with_polls = await settled_kib(hold.pid)
         for poll in polls:
             poll.close()
         streams.close()
@@ -99,13 +99,13 @@ async def _hold_polls(hold: Hold) -> list[HttpConnection]:
         made = await loop.create_connection(lambda: HttpConnection(answered), *hold.http)
         made[1].ask(poll)
         connections.append(made[1])
-    await _settled_kib(hold.pid)
+    await settled_kib(hold.pid)
     if early:
         raise RuntimeError(f"{len(early)} polls were not held: {early[0]!r}")
     return connections
 
 
-async def _settled_kib(pid: int) -> int:
+async def settled_kib(pid: int) -> int:
     """The server's memory once it has little to do."""
     used = cpu_s(pid)
     while True:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal, localcontext
+from decimal import Decimal, DecimalTuple, localcontext
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,8 @@ LANGUAGES: Final[Mapping[str, str]] = {
 _DEFAULT: Final = "en"
 # what a page is asked for in another language with
 PARAMETER: Final = "lang"
+# numbers and times that are written again, as pages are loaded again: 200 bytes each
+_KEPT: Final = 4096
 # a browser lists a handful; who sends more is read to here
 _HEADER_CHARS: Final = 500
 
@@ -52,8 +54,11 @@ class Words:
 
     def say(self, key: str, **values: object) -> Markup:
         """A text as markup; the values are escaped, each isolated from what is around it."""
-        given = {name: Markup("<bdi>{}</bdi>").format(value) for name, value in values.items()}
-        return escape(self.texts[key]).format(**given)
+        text = escape(self.texts[key])
+        if not values:
+            return text
+        given = {name: Markup(f"<bdi>{escape(value)}</bdi>") for name, value in values.items()}  # noqa: S704  (escaped)
+        return text.format(**given)
 
     def plain(self, key: str, **values: object) -> str:
         """The same without markup, for titles and attributes."""
@@ -71,10 +76,8 @@ class Words:
 
     def number(self, value: Decimal) -> str:
         """A number with all of its digits, as the language groups them."""
-        places = max(0, -int(value.as_tuple().exponent))
-        pattern = "#,##0" + ("." + "0" * places if places else "")
-        with localcontext(prec=len(value.as_tuple().digits) + abs(places) + 1):
-            return format_decimal(value, format=pattern, locale=_locale(self.language))
+        # 1 and 1.00 are equal, and not written alike
+        return _number(self.language, value.as_tuple())
 
     def amount(self, value: Decimal, symbol: str) -> str:
         """An amount to the last digit, with what it is an amount of: "12.50 USD"."""
@@ -82,8 +85,7 @@ class Words:
 
     def time(self, at_s: int) -> str:
         """A point in time in UTC, to the minute; scripts put the buyer's own zone there."""
-        at = datetime.fromtimestamp(at_s, UTC)
-        return f"{format_datetime(at, 'medium', locale=_locale(self.language))} UTC"
+        return _time(self.language, at_s)
 
 
 def words(language: str, noun: str) -> Words:
@@ -122,6 +124,21 @@ def _quality(weight: str) -> float:
     digits = number.strip()
     well_formed = len(digits) <= len("0.000") and digits.replace(".", "", 1).isdecimal()
     return float(digits) if name.strip() == "q" and digits.isascii() and well_formed else 0
+
+
+@functools.lru_cache(_KEPT)
+def _number(language: str, digits: DecimalTuple) -> str:
+    value = Decimal(digits)
+    places = max(0, -int(digits.exponent))
+    pattern = "#,##0" + ("." + "0" * places if places else "")
+    with localcontext(prec=len(digits.digits) + abs(places) + 1):
+        return format_decimal(value, format=pattern, locale=_locale(language))
+
+
+@functools.lru_cache(_KEPT)
+def _time(language: str, at_s: int) -> str:
+    at = datetime.fromtimestamp(at_s, UTC)
+    return f"{format_datetime(at, 'medium', locale=_locale(language))} UTC"
 
 
 @functools.cache
