@@ -44,6 +44,7 @@ from florin_server.store.payments import (
 from florin_server.store.payouts import held_money, refunds
 from florin_server.store.screening import blocklists
 from florin_server.store.settlement import chain_txs, gas, leases, token_accounts
+from florin_server.store.webhooks import deliveries, endpoints, outbox
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
@@ -52,6 +53,8 @@ from tests.support.store_kit import created, opened, pragma
 OPERATIONS = (
     collected_data,
     customers,
+    deliveries,
+    endpoints,
     executors,
     generations,
     held_money,
@@ -64,6 +67,7 @@ OPERATIONS = (
     ledger,
     merchants,
     offered,
+    outbox,
     new_options,
     payments,
     pins,
@@ -86,6 +90,11 @@ STATEMENTS = {
 READS_ALL = {
     "customers_OFFERED",
     "customers_PAID",
+    "deliveries_DUE",
+    "deliveries_FIGURES",
+    "deliveries_FREE",
+    "deliveries_TROUBLE",
+    "endpoints_LISTED",
     "executors_PAUSES",
     "generations_ALL",
     "held_money_ALL",

@@ -49,6 +49,12 @@ from florin_server.store.tables.settlement import (
     RelayerRow,
     WatchedRow,
 )
+from florin_server.store.tables.webhooks import (
+    WebhookAttemptRow,
+    WebhookDeliveryRow,
+    WebhookEndpointRow,
+    WebhookSecretRow,
+)
 
 # all tables are in it once this module is there
 __all__ = ["METADATA"]
@@ -96,3 +102,7 @@ key_turn = _table(KeyTurnRow)
 collected_data = _table(CollectedRow)
 ledger_journal = _table(JournalRow)
 ledger_transfer = _table(TransferRow)
+webhook_endpoint = _table(WebhookEndpointRow)
+webhook_secret = _table(WebhookSecretRow)
+webhook_delivery = _table(WebhookDeliveryRow)
+webhook_attempt = _table(WebhookAttemptRow)
