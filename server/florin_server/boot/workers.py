@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Self
 
 from florin_server import logs
+from florin_server.boot import webhooks
 from florin_server.flows.app import App, Core
 from florin_server.store.engine.query import StoreError
 from florin_server.store.payouts import payouts
@@ -22,6 +23,7 @@ from florin_server.workers.settlement.onlooker import Onlooker
 from florin_server.workers.settlement.settle import ChainSettler
 from florin_server.workers.settlement.tx_sender import TxSender
 from florin_server.workers.supervise import outliving
+from florin_server.workers.webhooks.deliver import Deliverer
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,8 @@ def _jobs(app: App, staff: Staff) -> list[Coroutine[Any, Any, None]]:
         app.hub.sweep,
         partial(app.payouts.sweep, lambda ids: app.store.read(payouts.some(ids)), app.clock),
     ]
+    if staff.settles:
+        steady.append(Deliverer(app, webhooks.outbound(app)).run)
     if app.settings.prices.pairs:
         steady.append(partial(follow_prices, app))
     keepers = [BookKeeper(app, rail) for rail in app.rails.values()] if staff.settles else []

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from florin_server.domain.payments.payment import Payment, Status
+from florin_server.domain.payments.payment import Merchant, Payment, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """An event: what a payment was then, its type, and the version of the API it is told in."""
+
+    payment: Payment
+    merchant: Merchant
+    event_type: str
+    api_version: str
+    at_us: int
 
 
 def as_of(payment: Payment, version: int, status: Status, at_us: int) -> Payment:

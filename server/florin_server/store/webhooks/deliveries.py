@@ -79,6 +79,35 @@ _DUE = Statement(
     # what another process has just claimed is its own
     .with_for_update(of=webhook_delivery, skip_locked=True)
 )
+_ANY = Statement(
+    select(_end.id)
+    .join(partner, and_(partner.c.id == _end.partner_id, partner.c.status == "active"))
+    .where(
+        *_READY,
+        select(_first.c.payment_id)
+        .where(_first.c.endpoint_id == _end.id, _is_due(_first.c))
+        .correlate(webhook_endpoint)
+        .exists(),
+    )
+    .limit(1)
+)
+_OF_ONE = Statement(
+    select(*_WAITING)
+    .where(_row.endpoint_id == param("endpoint"), _is_due(_row))
+    .order_by(_row.next_at_us)
+    .limit(_TOGETHER)
+    .with_for_update(skip_locked=True)
+)
+_HELD = Statement(
+    select(*_WAITING)
+    .where(
+        _row.endpoint_id == param("endpoint"),
+        _row.payment_id == param("payment"),
+        _row.epoch == param("held"),
+        _row.claimed == true(),
+    )
+    .with_for_update()
+)
 _CLAIM = Statement(
     update(webhook_delivery)
     .where(_row.endpoint_id == param("endpoint"), _row.payment_id == param("payment"))
@@ -164,14 +193,14 @@ _EVENTS = Statement(
 )
 _active = and_(_end.state == EndpointState.ACTIVE, _row.next_at_us.is_not(None))
 _FIGURES = Statement(
-    select(func.count(), func.min(case((_active, _row.since_us), else_=None)))
+    select(func.min(case((_active, _row.since_us), else_=None)), func.count())
     .join_from(webhook_delivery, webhook_endpoint, _row.endpoint_id == _end.id)
     .where(_end.url != "")
 )
 _TROUBLE = Statement(
     select(
-        func.count(_end.paused_reason),
         func.min(case((_end.state == EndpointState.ACTIVE, _end.failing_since_us), else_=None)),
+        func.count(_end.paused_reason),
     )
 )
 
@@ -203,6 +232,13 @@ class Policy:
 
 
 @operation
+def is_due(now_us: int, busy: Collection[str]) -> Op[bool]:
+    """True if something may be claimed."""
+    far_us = now_us + schedule.LONGEST_US
+    return bool((yield _ANY(now_us=now_us, far_us=far_us, busy=list(busy))))
+
+
+@operation
 def claim(now_us: int, lease_us: int, busy: Collection[str], limit: int) -> Op[list[Claimed]]:
     """Claims what is due at endpoints that are not busy, a few of each.
 
@@ -225,6 +261,26 @@ def claim(now_us: int, lease_us: int, busy: Collection[str], limit: int) -> Op[l
     if found:
         yield _CLAIM.many([_claimed(one.waiting, now_us + lease_us) for one in found])
     return found
+
+
+@operation
+def claim_of(endpoint: Endpoint, now_us: int, lease_us: int) -> Op[list[Claimed]]:
+    """Claims what is due at one endpoint, a few at a time."""
+    if endpoint.state is EndpointState.PAUSED:
+        return []
+    far_us = now_us + schedule.LONGEST_US
+    rows = yield _OF_ONE(endpoint=endpoint.id, now_us=now_us, far_us=far_us)
+    found = [Claimed(endpoint, Waiting(*row)) for row in rows]
+    if found:
+        yield _CLAIM.many([_claimed(one.waiting, now_us + lease_us) for one in found])
+    return found
+
+
+@operation
+def held(endpoint_id: str, payment_id: str, epoch: int) -> Op[Waiting | None]:
+    """Part of an operation: what is claimed under an epoch; None if it is not any more."""
+    rows = yield _HELD(endpoint=endpoint_id, payment=payment_id, held=epoch)
+    return Waiting(*rows[0]) if rows else None
 
 
 @operation
@@ -296,7 +352,7 @@ def halt(one: Claimed, reason: str, now_us: int) -> Op[None]:
 
 @operation
 def give_back(claims: Collection[Claimed], now_us: int) -> Op[None]:
-    """What was claimed and not concluded is free for others at once."""
+    """What was claimed and not concluded is free again from a time on."""
     if claims:
         yield _BACK.many([{**_own(one.waiting), "now_us": now_us} for one in claims])
 
@@ -320,8 +376,8 @@ class Figures:
 @operation
 def figures() -> Op[Figures]:
     """What waits at all endpoints; the oldest is one that is tried still."""
-    ((waiting, oldest_us),) = yield _FIGURES()
-    ((paused, failing_us),) = yield _TROUBLE()
+    ((oldest_us, waiting),) = yield _FIGURES()
+    ((failing_us, paused),) = yield _TROUBLE()
     return Figures(waiting, oldest_us, paused, failing_us)
 
 

@@ -81,7 +81,8 @@ def tell(payment_ids: Collection[str]) -> Op[None]:
 @operation
 def replay(endpoint_id: str, payment_id: str, version: int, now_us: int) -> Op[int]:
     """Has an endpoint told a payment's changes again from a version on; answers the newest one."""
-    ((newest,),) = yield _VERSION(payment_id=payment_id)
+    rows = yield _VERSION(payment_id=payment_id)
+    newest = int(rows[0][0])
     told = min(version, newest) - 1
     yield _REPLAY(
         endpoint_id=endpoint_id,

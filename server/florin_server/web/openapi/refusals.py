@@ -101,7 +101,21 @@ _OWN: Mapping[str, tuple[Code, ...]] = {
     "AdminService.SimulatePayment": (Code.PAYMENT_NOT_FOUND, Code.INVALID_STATE),
     "AdminService.GetTestClock": (),
     "AdminService.AdvanceTestClock": (Code.INVALID_STATE,),
+    "WebhookService.CreateWebhookEndpoint": (
+        Code.MERCHANT_NOT_FOUND,
+        Code.INVALID_STATE,
+        Code.PARAMS_VALIDATION,
+    ),
+    "WebhookService.ListWebhookEndpoints": (),
+    "WebhookService.GetWebhookEndpoint": (Code.WEBHOOK_NOT_FOUND,),
+    "WebhookService.UpdateWebhookEndpoint": (Code.WEBHOOK_NOT_FOUND, Code.INVALID_STATE),
+    "WebhookService.DeleteWebhookEndpoint": (Code.WEBHOOK_NOT_FOUND,),
+    "WebhookService.RotateWebhookSecret": (Code.WEBHOOK_NOT_FOUND,),
+    "WebhookService.ListWebhookAttempts": (Code.WEBHOOK_NOT_FOUND,),
+    "WebhookService.ReplayWebhook": (Code.WEBHOOK_NOT_FOUND, Code.PAYMENT_NOT_FOUND),
+    "WebhookService.TakeWebhooks": (Code.WEBHOOK_NOT_FOUND, Code.INVALID_STATE),
 }
+_TAKEN = frozenset(("WebhookService.CreateWebhookEndpoint", "WebhookService.UpdateWebhookEndpoint"))
 # a settlement that is not there, told without a code of its own
 _SETTLEMENT_IN_PATH = frozenset(
     ("AdminService.UpdateCryptoSettlement", "AdminService.DeleteCryptoSettlement")
@@ -128,6 +142,9 @@ def refusals_of(method: MethodDescriptor, *, has_body: bool) -> Refusals:
     if {Code.VERSION_CONFLICT, Code.SETTLEMENT_ASSET_CONFLICT} & set(codes):
         # what the other profile tells instead
         found[409].add(Code.INVALID_STATE)
+    if name in _TAKEN:
+        # another endpoint has the URL
+        found.setdefault(409, set()).add(Code.INVALID_STATE)
     if name in _SETTLEMENT_IN_PATH:
         found[404].add(Code.INVALID_PARAMS)
     return found
