@@ -94,8 +94,12 @@ async def test_every_change_is_told_as_it_is_asked_for(shop):
     assert {one["apiVersion"] for one in events} == {"2026-02-18"}
     assert [one["timestamp"] for one in events] == [one["lastUpdatedAt"] for one in seen]
     verify_public(shop.receiver.server.came[0], made["endpoint"]["publicKeys"][0])
-    attempts = await shop.attempts(made["endpoint"]["id"])
-    assert [(one["version"], one["httpStatus"], one["succeeded"]) for one in attempts] == [
+
+    async def taken():
+        found = await shop.attempts(made["endpoint"]["id"])
+        return found if len(found) == 3 else None
+
+    assert [(one["version"], one["httpStatus"], one["succeeded"]) for one in await until(taken)] == [
         (2, 204, True),
         (1, 204, True),
         (0, 204, True),

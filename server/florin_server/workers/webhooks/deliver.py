@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 # what nobody told this process of is found after this
 _LOOK_S = 0.5
+# and what comes meanwhile is begun together
+_PAUSE_S = 0.01
 # beyond the time of an attempt: what its conclusion may take in the store
 _LEASE_SPARE_S = 45.0
 _DAY_US = 86_400_000_000
@@ -70,6 +72,8 @@ class Deliverer:
                 asked.clear()
                 if not await self._begin():
                     await first_of(asked.wait(), self._core.clock.sleep(_LOOK_S))
+                # this machine's time: every change of a payment asks
+                await asyncio.sleep(_PAUSE_S)
         finally:
             await self._end()
 
