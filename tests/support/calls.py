@@ -33,6 +33,7 @@ PASS = (0, "")
 PAYMENT = (404, "payment_not_found")
 MERCHANT = (404, "merchant_not_found")
 DEPLOYED_ONLY = (404, "not_found")
+WEBHOOK = (404, "webhook_not_found")
 
 
 @dataclass
@@ -153,6 +154,26 @@ def _old_settlement(body: Any = None) -> Make:
     return make
 
 
+def _endpoint(body: Any = None, *, url: str = "https://shop.example/hooks") -> Make:
+    async def make(desk: Desk, tenant: Tenant) -> Request:
+        where = f"{url}/{desk.service.app.randbytes(8).hex()}" if url else ""
+        answer = await desk.ask("POST", "/v1/webhook-endpoints", tenant.headers, {"url": where})
+        assert answer.status == 201, answer.text
+        return Request({"id": answer.body["endpoint"]["id"]}, body)
+
+    return make
+
+
+async def _new_endpoint(desk: Desk, tenant: Tenant) -> Request:
+    where = f"https://shop.example/new/{desk.service.app.randbytes(8).hex()}"
+    return Request({}, {"url": where})
+
+
+async def _replay(desk: Desk, tenant: Tenant) -> Request:
+    request = await _endpoint()(desk, tenant)
+    return Request(request.path, {"paymentId": await _payment(desk, tenant)})
+
+
 _NEW_MERCHANT = {"merchantName": "Tea House", "merchantEmail": "tea@house.example"}
 _DEST = {"destination": "eip155:1:0x" + "22" * 20}
 _M = {"unknown": MERCHANT, "deployed": DEPLOYED_ONLY}
@@ -187,6 +208,15 @@ GOOD: dict[str, Good] = {
     "AdminService.SimulatePayment": Good(_with({"outcome": "succeeded"}), fresh=True),
     "AdminService.GetTestClock": Good(_nothing(), unknown=None),
     "AdminService.AdvanceTestClock": Good(_nothing({"seconds": 1}), unknown=None, fresh=True),
+    "WebhookService.CreateWebhookEndpoint": Good(_new_endpoint, unknown=None, fresh=True),
+    "WebhookService.ListWebhookEndpoints": Good(_nothing(), unknown=None),
+    "WebhookService.GetWebhookEndpoint": Good(_endpoint(), WEBHOOK),
+    "WebhookService.UpdateWebhookEndpoint": Good(_endpoint({"description": "new"}), WEBHOOK),
+    "WebhookService.DeleteWebhookEndpoint": Good(_endpoint(), WEBHOOK, fresh=True),
+    "WebhookService.RotateWebhookSecret": Good(_endpoint({}), WEBHOOK, fresh=True),
+    "WebhookService.ListWebhookAttempts": Good(_endpoint(), WEBHOOK),
+    "WebhookService.ReplayWebhook": Good(_replay, WEBHOOK),
+    "WebhookService.TakeWebhooks": Good(_endpoint({}, url=""), WEBHOOK),
 }
 
 

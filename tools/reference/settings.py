@@ -38,6 +38,7 @@ NAMED: Mapping[str, Model] = {
     "capture": config.CaptureSettings,
     "app_links": config.AppLinkSettings,
     "tracing": config.TracingSettings,
+    "webhooks": config.WebhookSettings,
 }
 # tables in lists, or under names of the operator's choice
 LISTED: Mapping[str, Model] = {

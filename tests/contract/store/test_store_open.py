@@ -93,7 +93,7 @@ READS_ALL = {
     "deliveries_DUE",
     "deliveries_FIGURES",
     "deliveries_FREE",
-    "deliveries_TROUBLE",
+    "deliveries_PAUSED",
     "endpoints_LISTED",
     "executors_PAUSES",
     "generations_ALL",

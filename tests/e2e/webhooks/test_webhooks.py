@@ -99,7 +99,9 @@ async def test_every_change_is_told_as_it_is_asked_for(shop):
         found = await shop.attempts(made["endpoint"]["id"])
         return found if len(found) == 3 else None
 
-    assert [(one["version"], one["httpStatus"], one["succeeded"]) for one in await until(taken)] == [
+    assert [
+        (one["version"], one["httpStatus"], one["succeeded"]) for one in await until(taken)
+    ] == [
         (2, 204, True),
         (1, 204, True),
         (0, 204, True),

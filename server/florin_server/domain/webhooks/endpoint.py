@@ -17,6 +17,9 @@ class EndpointState(StrEnum):
     PAUSED = "paused"
 
 
+# why an endpoint is paused whose owner wanted it so
+BY_OWNER: Final = "you paused it"
+
 # what a new payment is told as; every later change is told as the status that it came to
 _CREATED: Final = "payment.created"
 EVENT_TYPES: Final = (

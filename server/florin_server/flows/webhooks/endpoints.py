@@ -13,7 +13,13 @@ from florin_server.domain.accounts.account import Standing
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.ids import short_id
 from florin_server.domain.urls import URL_CHARS_MAX, is_https_url
-from florin_server.domain.webhooks.endpoint import EVENT_TYPES, Attempt, Endpoint, EndpointState
+from florin_server.domain.webhooks.endpoint import (
+    BY_OWNER,
+    EVENT_TYPES,
+    Attempt,
+    Endpoint,
+    EndpointState,
+)
 from florin_server.domain.webhooks.signing import Keys
 from florin_server.flows.app import App, Core
 from florin_server.store.accounts import merchants, standing
@@ -230,7 +236,7 @@ def _change(by: By, endpoint_id: str, wanted: Wanted, now_us: int) -> Op[Told]:
         known.description if wanted.description is None else wanted.description,
     )
     if wanted.paused:
-        yield from endpoints.pause(endpoint_id, "you paused it")
+        yield from endpoints.pause(endpoint_id, BY_OWNER)
     elif wanted.paused is False:
         yield from endpoints.resume(endpoint_id, now_us)
     return (yield from _look(by, endpoint_id, now_us))

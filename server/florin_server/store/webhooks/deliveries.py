@@ -10,12 +10,30 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, delete, false, func, or_, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    case,
+    delete,
+    false,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.orm import aliased
 
 from florin_server.domain.payments.payment import Merchant, Payment
 from florin_server.domain.webhooks import schedule
-from florin_server.domain.webhooks.endpoint import Attempt, Endpoint, EndpointState, Waiting
+from florin_server.domain.webhooks.endpoint import (
+    BY_OWNER,
+    Attempt,
+    Endpoint,
+    EndpointState,
+    Waiting,
+)
 from florin_server.store.engine.query import (
     Op,
     Row,
@@ -192,16 +210,16 @@ _EVENTS = Statement(
     .order_by(_event.version)
 )
 _active = and_(_end.state == EndpointState.ACTIVE, _row.next_at_us.is_not(None))
-_FIGURES = Statement(
-    select(func.min(case((_active, _row.since_us), else_=None)), func.count())
-    .join_from(webhook_delivery, webhook_endpoint, _row.endpoint_id == _end.id)
-    .where(_end.url != "")
+_figures: Select[*tuple[Any, ...]] = select(
+    func.min(case((_active, _row.since_us), else_=None)), func.count()
 )
-_TROUBLE = Statement(
-    select(
-        func.min(case((_end.state == EndpointState.ACTIVE, _end.failing_since_us), else_=None)),
-        func.count(_end.paused_reason),
+_FIGURES = Statement(
+    _figures.join_from(webhook_delivery, webhook_endpoint, _row.endpoint_id == _end.id).where(
+        _end.url != ""
     )
+)
+_PAUSED = Statement(
+    select(_end.id).where(_end.state == EndpointState.PAUSED, _end.paused_reason != BY_OWNER)
 )
 
 
@@ -365,20 +383,21 @@ def free(now_us: int) -> Op[None]:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What waits to be told, and how endpoints do; times of the oldest, None if there is none."""
+    """What waits to be told, since when (None if nothing does), and how endpoints do.
+
+    `paused` counts endpoints that we paused, not their owners.
+    """
 
     waiting: int
     oldest_us: int | None
     paused: int
-    failing_since_us: int | None
 
 
 @operation
 def figures() -> Op[Figures]:
     """What waits at all endpoints; the oldest is one that is tried still."""
     ((oldest_us, waiting),) = yield _FIGURES()
-    ((failing_us, paused),) = yield _TROUBLE()
-    return Figures(waiting, oldest_us, paused, failing_us)
+    return Figures(waiting, oldest_us, len((yield _PAUSED())))
 
 
 def _own(waiting: Waiting) -> Mapping[str, object]:
