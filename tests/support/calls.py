@@ -33,7 +33,7 @@ PASS = (0, "")
 PAYMENT = (404, "payment_not_found")
 MERCHANT = (404, "merchant_not_found")
 DEPLOYED_ONLY = (404, "not_found")
-WEBHOOK = (404, "webhook_not_found")
+WEBHOOK = (404, "invalid_params")
 
 
 @dataclass

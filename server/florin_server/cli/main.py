@@ -18,6 +18,7 @@ from florin_server.cli.payments import commands as payments
 from florin_server.cli.screening import commands as screening
 from florin_server.cli.service import commands as service_commands
 from florin_server.cli.store import commands as store
+from florin_server.cli.webhooks import commands as webhooks
 
 app = typer.Typer(
     name="florin",
@@ -314,6 +315,6 @@ def export(  # noqa: PLR0917  (typer gives them by name)
         command.run_server(server, wanted, tls=tls, ca=ca)
 
 
-for _module in (accounts, chains, payments, screening, service_commands, store):
+for _module in (accounts, chains, payments, screening, service_commands, store, webhooks):
     for _name, _group in _module.GROUPS.items():
         app.add_typer(_group, name=_name)

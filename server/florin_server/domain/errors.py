@@ -65,7 +65,6 @@ class Code(StrEnum):
     SANCTIONED_USER = "sanctioned_user"
     PAYMENT_NOT_SUCCEEDED = "payment_not_succeeded"
     ALREADY_REFUNDED = "already_refunded"
-    WEBHOOK_NOT_FOUND = "webhook_not_found"
     # the five that only the deployed profile tells, on merchant paths
     NOT_FOUND = "not_found"
     MISSING_IDEMPOTENCY_KEY = "missing_idempotency_key"
@@ -121,7 +120,6 @@ REGISTRY: Mapping[Code, Meaning] = {
     Code.SANCTIONED_USER: Meaning(_S.PERMISSION_DENIED, 451, "This account cannot be served"),
     Code.PAYMENT_NOT_SUCCEEDED: Meaning(_S.FAILED_PRECONDITION, 400, "Payment not succeeded"),
     Code.ALREADY_REFUNDED: Meaning(_S.ALREADY_EXISTS, 409, "Payment is already refunded"),
-    Code.WEBHOOK_NOT_FOUND: Meaning(_S.NOT_FOUND, 404, "Webhook endpoint not found"),
     Code.NOT_FOUND: Meaning(_S.NOT_FOUND, 404, "Not found"),
     Code.MISSING_IDEMPOTENCY_KEY: Meaning(_S.INVALID_ARGUMENT, 400, "Missing idempotency key"),
     Code.SETTLEMENT_ASSET_CONFLICT: Meaning(

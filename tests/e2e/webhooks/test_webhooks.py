@@ -166,7 +166,10 @@ async def test_endpoints_hear_of_their_own_merchant_or_of_all_of_the_partner(sho
     ):
         with pytest.raises(Refused) as refused:
             await shop.call(method, f"/{strange}{path}", sent)
-        assert (refused.value.http, refused.value.code) == (404, "webhook_not_found"), path
+        assert (refused.value.http, refused.value.details) == (
+            404,
+            {"reason": "webhook_not_found"},
+        ), path
     with pytest.raises(Refused) as refused:
         await shop.desk.rest.call(
             "POST", f"{PATH}/{strange}/replay", their_key, {"paymentId": payment_id}

@@ -101,8 +101,6 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """Only a succeeded payment can be refunded."""
     ERROR_CODE_ALREADY_REFUNDED: _ErrorCode.ValueType  # 35
     """The payment is already refunded."""
-    ERROR_CODE_WEBHOOK_NOT_FOUND: _ErrorCode.ValueType  # 36
-    """No such webhook endpoint."""
     ERROR_CODE_NOT_FOUND: _ErrorCode.ValueType  # 101
     """Deployed profile: no such merchant, settlement or payment."""
     ERROR_CODE_MISSING_IDEMPOTENCY_KEY: _ErrorCode.ValueType  # 102
@@ -191,8 +189,6 @@ ERROR_CODE_PAYMENT_NOT_SUCCEEDED: ErrorCode.ValueType  # 34
 """Only a succeeded payment can be refunded."""
 ERROR_CODE_ALREADY_REFUNDED: ErrorCode.ValueType  # 35
 """The payment is already refunded."""
-ERROR_CODE_WEBHOOK_NOT_FOUND: ErrorCode.ValueType  # 36
-"""No such webhook endpoint."""
 ERROR_CODE_NOT_FOUND: ErrorCode.ValueType  # 101
 """Deployed profile: no such merchant, settlement or payment."""
 ERROR_CODE_MISSING_IDEMPOTENCY_KEY: ErrorCode.ValueType  # 102

@@ -67,6 +67,22 @@ class Told:
     secret: str = field(default="", repr=False)
 
 
+async def by_operator(app: App, endpoint_id: str) -> By:
+    """The operator, as whoever has an endpoint."""
+    found = await app.store.read(endpoints.anybodys(endpoint_id))
+    if found is None:
+        raise _unknown()
+    return By(found.partner_id, found.live, found.version)
+
+
+async def by_partner(app: App, partner_id: str, *, live: bool) -> By:
+    """The operator, as a partner."""
+    found = await app.store.read(merchants.partner(partner_id))
+    if found is None:
+        raise FlorinError(Code.PARTNER_NOT_FOUND)
+    return By(found.id, live, found.version_pin)
+
+
 async def create(app: App, by: By, merchant_id: str | None, wanted: Wanted) -> Told:
     """Makes an endpoint of the partner, or of one of its merchants."""
     url, events = wanted.url or "", wanted.events or frozenset()
@@ -166,7 +182,12 @@ def _check(app: App, url: str | None, events: Collection[str]) -> None:
 
 
 def _unknown() -> FlorinError:
-    return FlorinError(Code.WEBHOOK_NOT_FOUND)
+    return FlorinError(
+        Code.INVALID_PARAMS,
+        "No such webhook endpoint",
+        details={"reason": "webhook_not_found"},
+        like=Code.NOT_FOUND,
+    )
 
 
 def _taken(endpoint_id: str) -> FlorinError:

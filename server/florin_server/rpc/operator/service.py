@@ -13,6 +13,7 @@ from florin_server.rpc.operator.system import SystemCalls
 from florin_server.rpc.payouts.held_money import HeldCalls
 from florin_server.rpc.payouts.payouts import PayoutCalls
 from florin_server.rpc.screening.lists import ScreeningCalls
+from florin_server.rpc.webhooks.operator import WebhookCalls
 
 
 class OperatorServicer(
@@ -23,6 +24,7 @@ class OperatorServicer(
     HeldCalls,
     LedgerCalls,
     SystemCalls,
+    WebhookCalls,
     operator_pb2_grpc.OperatorServiceServicer,
 ):
     """All of the operator's calls, each part about one noun."""

@@ -37,6 +37,7 @@ _AT = Statement(
 )
 _COUNT = Statement(select(func.count()).where(_end.owner == param("of")))
 _ONE = Statement(select(*_COLUMNS).where(*_OWN))
+_ANYBODYS = Statement(select(*_COLUMNS).where(_end.id == param("id_")))
 _LOCK = Statement(select(*_COLUMNS).where(*_OWN).with_for_update())
 _LISTED = Statement(
     select(*_COLUMNS)
@@ -164,6 +165,13 @@ def add(new: Endpoint, first: Secret, limit: int) -> Op[str | None]:
 def one(owner: Owner, endpoint_id: str) -> Op[Endpoint | None]:
     """An endpoint of a partner."""
     rows = yield _ONE(id_=endpoint_id, partner=owner.partner_id, is_live=owner.live)
+    return Endpoint(*rows[0]) if rows else None
+
+
+@operation
+def anybodys(endpoint_id: str) -> Op[Endpoint | None]:
+    """An endpoint, whoever has it."""
+    rows = yield _ANYBODYS(id_=endpoint_id)
     return Endpoint(*rows[0]) if rows else None
 
 

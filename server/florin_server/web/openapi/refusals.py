@@ -107,14 +107,27 @@ _OWN: Mapping[str, tuple[Code, ...]] = {
         Code.PARAMS_VALIDATION,
     ),
     "WebhookService.ListWebhookEndpoints": (),
-    "WebhookService.GetWebhookEndpoint": (Code.WEBHOOK_NOT_FOUND,),
-    "WebhookService.UpdateWebhookEndpoint": (Code.WEBHOOK_NOT_FOUND, Code.INVALID_STATE),
-    "WebhookService.DeleteWebhookEndpoint": (Code.WEBHOOK_NOT_FOUND,),
-    "WebhookService.RotateWebhookSecret": (Code.WEBHOOK_NOT_FOUND,),
-    "WebhookService.ListWebhookAttempts": (Code.WEBHOOK_NOT_FOUND,),
-    "WebhookService.ReplayWebhook": (Code.WEBHOOK_NOT_FOUND, Code.PAYMENT_NOT_FOUND),
-    "WebhookService.TakeWebhooks": (Code.WEBHOOK_NOT_FOUND, Code.INVALID_STATE),
+    "WebhookService.GetWebhookEndpoint": (),
+    "WebhookService.UpdateWebhookEndpoint": (Code.INVALID_STATE,),
+    "WebhookService.DeleteWebhookEndpoint": (),
+    "WebhookService.RotateWebhookSecret": (),
+    "WebhookService.ListWebhookAttempts": (),
+    "WebhookService.ReplayWebhook": (Code.PAYMENT_NOT_FOUND,),
+    "WebhookService.TakeWebhooks": (Code.INVALID_STATE,),
 }
+# the same of an endpoint
+_ENDPOINT_IN_PATH = frozenset(
+    f"WebhookService.{name}"
+    for name in (
+        "GetWebhookEndpoint",
+        "UpdateWebhookEndpoint",
+        "DeleteWebhookEndpoint",
+        "RotateWebhookSecret",
+        "ListWebhookAttempts",
+        "ReplayWebhook",
+        "TakeWebhooks",
+    )
+)
 _TAKEN = frozenset(("WebhookService.CreateWebhookEndpoint", "WebhookService.UpdateWebhookEndpoint"))
 # a settlement that is not there, told without a code of its own
 _SETTLEMENT_IN_PATH = frozenset(
@@ -141,10 +154,16 @@ def refusals_of(method: MethodDescriptor, *, has_body: bool) -> Refusals:
     found.setdefault(503, set()).add(Code.INTERNAL_ERROR)
     if {Code.VERSION_CONFLICT, Code.SETTLEMENT_ASSET_CONFLICT} & set(codes):
         # what the other profile tells instead
-        found[409].add(Code.INVALID_STATE)
+        found[409].add(
+            Code.INVALID_STATE,
+        )
+    if name in _ENDPOINT_IN_PATH:
+        found.setdefault(404, set()).add(Code.INVALID_PARAMS)
     if name in _TAKEN:
         # another endpoint has the URL
-        found.setdefault(409, set()).add(Code.INVALID_STATE)
+        found.setdefault(409, set()).add(
+            Code.INVALID_STATE,
+        )
     if name in _SETTLEMENT_IN_PATH:
         found[404].add(Code.INVALID_PARAMS)
     return found

@@ -50,6 +50,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("endpoint_id", "n", name=op.f("pk_webhook_secret")),
         sqlite_with_rowid=False,
     )
+    _deliveries()
+
+
+def _deliveries() -> None:
     op.create_table(
         "webhook_delivery",
         _text("endpoint_id"),
