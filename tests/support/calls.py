@@ -156,22 +156,33 @@ def _old_settlement(body: Any = None) -> Make:
 
 def _endpoint(body: Any = None, *, url: str = "https://shop.example/hooks") -> Make:
     async def make(desk: Desk, tenant: Tenant) -> Request:
-        where = f"{url}/{desk.service.app.randbytes(8).hex()}" if url else ""
-        answer = await desk.ask("POST", "/v1/webhook-endpoints", tenant.headers, {"url": where})
-        assert answer.status == 201, answer.text
-        return Request({"id": answer.body["endpoint"]["id"]}, body)
+        # of a merchant of its own: each has few
+        return Request(
+            {"id": await _hook(desk, tenant, (await desk.merchant(tenant)).id, url)}, body
+        )
 
     return make
 
 
+async def _hook(desk: Desk, tenant: Tenant, merchant_id: str, url: str) -> str:
+    body = {"url": url, "merchantId": merchant_id}
+    answer = await desk.ask("POST", "/v1/webhook-endpoints", tenant.headers, body)
+    assert answer.status == 201, answer.text
+    endpoint_id: str = answer.body["endpoint"]["id"]
+    return endpoint_id
+
+
 async def _new_endpoint(desk: Desk, tenant: Tenant) -> Request:
-    where = f"https://shop.example/new/{desk.service.app.randbytes(8).hex()}"
-    return Request({}, {"url": where})
+    merchant = await desk.merchant(tenant)
+    return Request({}, {"url": "https://shop.example/new", "merchantId": merchant.id})
 
 
 async def _replay(desk: Desk, tenant: Tenant) -> Request:
-    request = await _endpoint()(desk, tenant)
-    return Request(request.path, {"paymentId": await _payment(desk, tenant)})
+    merchant = await desk.merchant(tenant)
+    headers = {**tenant.headers, "Merchant-Id": merchant.id}
+    created = await desk.ask("POST", "/v1/payments", headers, ORDER)
+    endpoint_id = await _hook(desk, tenant, merchant.id, "https://shop.example/hooks")
+    return Request({"id": endpoint_id}, {"paymentId": created.body["paymentId"]})
 
 
 _NEW_MERCHANT = {"merchantName": "Tea House", "merchantEmail": "tea@house.example"}
@@ -208,7 +219,7 @@ GOOD: dict[str, Good] = {
     "AdminService.SimulatePayment": Good(_with({"outcome": "succeeded"}), fresh=True),
     "AdminService.GetTestClock": Good(_nothing(), unknown=None),
     "AdminService.AdvanceTestClock": Good(_nothing({"seconds": 1}), unknown=None, fresh=True),
-    "WebhookService.CreateWebhookEndpoint": Good(_new_endpoint, unknown=None, fresh=True),
+    "WebhookService.CreateWebhookEndpoint": Good(_new_endpoint, MERCHANT, fresh=True),
     "WebhookService.ListWebhookEndpoints": Good(_nothing(), unknown=None),
     "WebhookService.GetWebhookEndpoint": Good(_endpoint(), WEBHOOK),
     "WebhookService.UpdateWebhookEndpoint": Good(_endpoint({"description": "new"}), WEBHOOK),

@@ -315,6 +315,9 @@ def export(  # noqa: PLR0917  (typer gives them by name)
         command.run_server(server, wanted, tls=tls, ca=ca)
 
 
+app.command("listen")(webhooks.listen)
+app.command("trigger")(webhooks.trigger)
+
 for _module in (accounts, chains, payments, screening, service_commands, store, webhooks):
     for _name, _group in _module.GROUPS.items():
         app.add_typer(_group, name=_name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -109,3 +110,55 @@ def replay(
     from florin_server.cli.webhooks import endpoints as command
 
     command.replay(given(home=home), endpoint_id, payment, version)
+
+
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        help="gRPC address, host:port, of a Florin elsewhere.  [default: the one that runs here]",
+    ),
+]
+TlsOption = Annotated[bool, typer.Option("--tls", help="Reach the server over TLS, as --ca does.")]
+CaOption = Annotated[
+    Path | None,
+    typer.Option("--ca", help="PEM file of who vouches for it.  [default: the system's]"),
+]
+
+
+def listen(  # noqa: PLR0917  (typer gives them by name)
+    forward_to: Annotated[
+        str, typer.Option("--forward-to", help="Where to, such as http://localhost:3000/webhooks.")
+    ],
+    event: Annotated[
+        list[str] | None,
+        typer.Option(help="One type of events, and again for more.  [default: all]"),
+    ] = None,
+    server: ServerOption = None,
+    tls: TlsOption = False,
+    ca: CaOption = None,
+    home: HomeOption = None,
+) -> None:
+    """Hand webhooks on to a server on this machine, signed with a secret that is shown."""
+    from florin_server.cli.webhooks import listen as command
+    from florin_server.cli.webhooks import server as servers
+
+    asked = servers.server(given(home=home), server, tls=tls, ca=ca)
+    command.run(asked, forward_to, event or [])
+
+
+def trigger(
+    outcome: Annotated[
+        str,
+        typer.Argument(help="created, processing, succeeded, failed, expired or cancelled."),
+    ],
+    server: ServerOption = None,
+    tls: TlsOption = False,
+    ca: CaOption = None,
+    home: HomeOption = None,
+) -> None:
+    """Make a test payment, and bring it to an outcome."""
+    from florin_server.cli.webhooks import server as servers
+    from florin_server.cli.webhooks import trigger as command
+
+    command.run(servers.server(given(home=home), server, tls=tls, ca=ca), outcome)
