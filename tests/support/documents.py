@@ -20,7 +20,8 @@ DOCUMENTS = (
     *(
         f"docs/{name}.md"
         for name in (
-            *("payments", "clients", "payment-methods", "solana", "sandbox", "real-chains"),
+            *("payments", "webhooks", "clients", "payment-methods", "solana", "sandbox"),
+            "real-chains",
             *(
                 "merchants",
                 "prices",

@@ -32,7 +32,7 @@ _LOOK_S = 0.5
 # and what comes meanwhile is begun together
 _PAUSE_S = 0.01
 # beyond the time of an attempt: what its conclusion may take in the store
-_LEASE_SPARE_S = 45.0
+_LEASE_SPARE_S = 15.0
 _DAY_US = 86_400_000_000
 # of one endpoint at a time
 _TOGETHER = 4
