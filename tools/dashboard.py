@@ -187,6 +187,16 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                 ("sum(florin_hints_listening)", "processes that listen"),
             ),
         ),
+        Panel(
+            "Webhooks",
+            "short",
+            (
+                (_rate("florin_webhook_attempts_total", "outcome"), "{{outcome}} a second"),
+                (_most("florin_webhooks_waiting"), "payments that wait"),
+                (_most("florin_webhook_endpoints_paused"), "endpoints paused"),
+                (_most("florin_webhook_oldest_undelivered_seconds"), "s of the oldest"),
+            ),
+        ),
         Panel("Writes that wait", "short", (("sum(florin_store_queue_operations)", "writes"),)),
         Panel(
             "Processor",

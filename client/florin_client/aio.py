@@ -13,9 +13,10 @@ from florin.v1.gateway_pb2_grpc import GatewayServiceStub
 from florin.v1.merchant_pb2_grpc import MerchantServiceStub
 from florin.v1.payment_pb2 import GetPaymentStatusResponse
 from florin.v1.refund_pb2 import Refund
+from florin.v1.webhook_pb2_grpc import WebhookServiceStub
 from google.protobuf.message import Message
 
-from florin_client.calls import admin, gateway, merchant
+from florin_client.calls import admin, gateway, merchant, webhook
 from florin_client.calls.paging import Listing
 from florin_client.calls.rpc import Call, Options
 from florin_client.calls.values import Json
@@ -44,6 +45,7 @@ class AsyncTransport:
             "AdminService": AdminServiceStub(self._channel),
             "GatewayService": GatewayServiceStub(self._channel),
             "MerchantService": MerchantServiceStub(self._channel),
+            "WebhookService": WebhookServiceStub(self._channel),
         }
 
     async def close(self) -> None:
@@ -222,3 +224,17 @@ class AsyncAdmin(Service):
     simulate_payment = unary(admin.simulate_payment)
     get_test_clock = unary(admin.get_test_clock)
     advance_test_clock = unary(admin.advance_test_clock)
+
+
+class AsyncWebhook(Service):
+    """A partner's back end: who is told of changes, and what became of each attempt."""
+
+    create_webhook_endpoint = unary(webhook.create_webhook_endpoint)
+    list_webhook_endpoints = listed(webhook.list_webhook_endpoints)
+    get_webhook_endpoint = unary(webhook.get_webhook_endpoint)
+    update_webhook_endpoint = unary(webhook.update_webhook_endpoint)
+    delete_webhook_endpoint = unary(webhook.delete_webhook_endpoint)
+    rotate_webhook_secret = unary(webhook.rotate_webhook_secret)
+    list_webhook_attempts = unary(webhook.list_webhook_attempts)
+    replay_webhook = unary(webhook.replay_webhook)
+    take_webhooks = unary(webhook.take_webhooks)

@@ -66,12 +66,14 @@ class Client(_Client):
     merchant: sync.Merchant
     gateway: sync.Gateway
     admin: sync.Admin
+    webhook: sync.Webhook
 
     def _open(self, setup: Setup) -> None:
         self._transport = sync.Transport(setup)
         self.merchant = sync.Merchant(self._transport)
         self.gateway = sync.Gateway(self._transport)
         self.admin = sync.Admin(self._transport)
+        self.webhook = sync.Webhook(self._transport)
 
     def close(self) -> None:
         """Ends the connection, and calls that are under way."""
@@ -92,12 +94,14 @@ class AsyncClient(_Client):
     merchant: aio.AsyncMerchant
     gateway: aio.AsyncGateway
     admin: aio.AsyncAdmin
+    webhook: aio.AsyncWebhook
 
     def _open(self, setup: Setup) -> None:
         self._transport = aio.AsyncTransport(setup)
         self.merchant = aio.AsyncMerchant(self._transport)
         self.gateway = aio.AsyncGateway(self._transport)
         self.admin = aio.AsyncAdmin(self._transport)
+        self.webhook = aio.AsyncWebhook(self._transport)
 
     async def close(self) -> None:
         """Ends the connection, and calls that are under way."""

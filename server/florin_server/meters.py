@@ -100,6 +100,12 @@ HINTS = Family(
     ("hint",),
     "changes that processes on one store told each other",
 )
+WEBHOOKS = Family(
+    "florin_webhook_attempts_total",
+    "counter",
+    ("outcome",),
+    "attempts to tell an endpoint of an event",
+)
 FAMILIES = (
     REQUESTS,
     CHANGES,
@@ -112,9 +118,11 @@ FAMILIES = (
     COMMITS,
     OPERATIONS,
     HINTS,
+    WEBHOOKS,
 )
 HINTED = ("sent", "heard", "dropped", "ignored")
 TRANSACTION_OUTCOMES = ("succeeded", "reverted", "replaced")
+WEBHOOK_OUTCOMES = ("delivered", "failed")
 PAYOUT_OUTCOMES = ("done", "again", "unproven")
 
 
@@ -134,12 +142,15 @@ class Meters:
         self._commits = self._histogram(COMMITS)
         self._operations = self._counter(OPERATIONS)
         self._hints = self._counter(HINTS)
+        self._webhooks = self._counter(WEBHOOKS)
         # finding a series by its labels costs more than counting in it
         self._series: dict[tuple[str, str, str], Histogram] = {}
         for status in Status:
             self._changes.labels(status)
         for hint in HINTED:
             self._hints.labels(hint)
+        for outcome in WEBHOOK_OUTCOMES:
+            self._webhooks.labels(outcome)
 
     def _counter(self, one: Family) -> Counter:
         return Counter(one.name, one.tells, one.labels, registry=self.registry)
@@ -180,6 +191,10 @@ class Meters:
     def hints(self, hint: str, count: int = 1) -> None:
         """Counts hints that were sent, heard, dropped, or ignored because they were none."""
         self._hints.labels(hint).inc(count)
+
+    def webhook(self, outcome: str) -> None:
+        """Counts an attempt to tell an endpoint of an event."""
+        self._webhooks.labels(outcome).inc()
 
     def refusal(self, limit: str) -> Callable[[], None]:
         """What counts a refusal by one limit; it is told as none until then."""

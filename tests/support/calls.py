@@ -33,6 +33,7 @@ PASS = (0, "")
 PAYMENT = (404, "payment_not_found")
 MERCHANT = (404, "merchant_not_found")
 DEPLOYED_ONLY = (404, "not_found")
+WEBHOOK = (404, "invalid_params")
 
 
 @dataclass
@@ -161,6 +162,37 @@ def _old_settlement(body: Any = None) -> Make:
     return make
 
 
+def _endpoint(body: Any = None, *, url: str = "https://shop.example/hooks") -> Make:
+    async def make(desk: Desk, tenant: Tenant) -> Request:
+        # of a merchant of its own: each has few
+        return Request(
+            {"id": await _hook(desk, tenant, (await desk.merchant(tenant)).id, url)}, body
+        )
+
+    return make
+
+
+async def _hook(desk: Desk, tenant: Tenant, merchant_id: str, url: str) -> str:
+    body = {"url": url, "merchantId": merchant_id}
+    answer = await desk.ask("POST", "/v1/webhook-endpoints", tenant.headers, body)
+    assert answer.status == 201, answer.text
+    endpoint_id: str = answer.body["endpoint"]["id"]
+    return endpoint_id
+
+
+async def _new_endpoint(desk: Desk, tenant: Tenant) -> Request:
+    merchant = await desk.merchant(tenant)
+    return Request({}, {"url": "https://shop.example/new", "merchantId": merchant.id})
+
+
+async def _replay(desk: Desk, tenant: Tenant) -> Request:
+    merchant = await desk.merchant(tenant)
+    headers = {**tenant.headers, "Merchant-Id": merchant.id}
+    created = await desk.ask("POST", "/v1/payments", headers, ORDER)
+    endpoint_id = await _hook(desk, tenant, merchant.id, "https://shop.example/hooks")
+    return Request({"id": endpoint_id}, {"paymentId": created.body["paymentId"]})
+
+
 _NEW_MERCHANT = {"merchantName": "Tea House", "merchantEmail": "tea@house.example"}
 _DEST = {"destination": "eip155:1:0x" + "22" * 20}
 _M = {"unknown": MERCHANT, "deployed": DEPLOYED_ONLY}
@@ -197,6 +229,15 @@ GOOD: dict[str, Good] = {
     "AdminService.SimulatePayment": Good(_with({"outcome": "succeeded"}), fresh=True),
     "AdminService.GetTestClock": Good(_nothing(), unknown=None),
     "AdminService.AdvanceTestClock": Good(_nothing({"seconds": 1}), unknown=None, fresh=True),
+    "WebhookService.CreateWebhookEndpoint": Good(_new_endpoint, MERCHANT, fresh=True),
+    "WebhookService.ListWebhookEndpoints": Good(_nothing(), unknown=None),
+    "WebhookService.GetWebhookEndpoint": Good(_endpoint(), WEBHOOK),
+    "WebhookService.UpdateWebhookEndpoint": Good(_endpoint({"description": "new"}), WEBHOOK),
+    "WebhookService.DeleteWebhookEndpoint": Good(_endpoint(), WEBHOOK, fresh=True),
+    "WebhookService.RotateWebhookSecret": Good(_endpoint({}), WEBHOOK, fresh=True),
+    "WebhookService.ListWebhookAttempts": Good(_endpoint(), WEBHOOK),
+    "WebhookService.ReplayWebhook": Good(_replay, WEBHOOK),
+    "WebhookService.TakeWebhooks": Good(_endpoint({}, url=""), WEBHOOK),
 }
 
 

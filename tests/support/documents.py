@@ -22,6 +22,7 @@ DOCUMENTS = (
         for name in (
             *(
                 "payments",
+                "webhooks",
                 "receipts",
                 "command-line",
                 "clients",

@@ -74,7 +74,7 @@ def service_of(*rules: access_pb2.AccessRule | None, names=("Call", "Ask")):
 
 def test_each_listener_has_services_of_its_own():
     names = [service.name for service in PUBLIC]
-    assert names == ["GatewayService", "MerchantService", "AdminService"]
+    assert names == ["GatewayService", "MerchantService", "AdminService", "WebhookService"]
     assert [service.name for service in OPERATOR] == ["OperatorService"]
     assert len(methods_of(SERVICES)) == len(RPCS)
 
@@ -86,6 +86,7 @@ def test_every_rpc_says_who_may_call_it(method):
         "GatewayService": {access_pb2.CALLER_FAMILY_GATEWAY},
         "MerchantService": {access_pb2.CALLER_FAMILY_PAYMENTS, access_pb2.CALLER_FAMILY_ACCOUNT},
         "AdminService": {access_pb2.CALLER_FAMILY_ACCOUNT, access_pb2.CALLER_FAMILY_SANDBOX},
+        "WebhookService": {access_pb2.CALLER_FAMILY_ACCOUNT},
         "OperatorService": {access_pb2.CALLER_FAMILY_OPERATOR},
     }
     assert rule.family in families[method.containing_service.name]

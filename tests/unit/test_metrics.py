@@ -10,7 +10,7 @@ import pytest
 from florin_server.domain.conditions import Condition, ConditionName, State
 from florin_server.flows.app import Wallet
 from florin_server.flows.operator.executors import Executor
-from florin_server.flows.operator.figures import Backlog, Books, Figures, Heap, Shared
+from florin_server.flows.operator.figures import Backlog, Books, Figures, Heap, Shared, Webhooks
 from florin_server.flows.operator.system import Chain, GasStatus
 from florin_server.meters import Meters
 from florin_server.rails.types import NodeState
@@ -59,6 +59,7 @@ def figures(*chains: Chain, paused_at_us: int | None = None) -> Figures:
         conditions=[lists],
         books=[Books(BASE, 95_000_000, [Wallet(SENDER, COIN, 5, 7)])],
         shared=[Shared(3, 14, 1_500_000)],
+        webhooks=Webhooks(5, 93_000_000, 2),
     )
 
 
@@ -91,6 +92,9 @@ def test_every_figure_is_a_metric():
         "payouts_watched": 8,
         "calls_keyed": 12,
         "store_queue_operations": 13,
+        "webhooks_waiting": 5,
+        "webhook_oldest_undelivered_seconds": 7,
+        "webhook_endpoints_paused": 2,
         "hints_listening": 1,
         "limit_processes": 3,
         "limit_budgets_shared": 14,

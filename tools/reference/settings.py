@@ -39,6 +39,7 @@ NAMED: Mapping[str, Model] = {
     "app_links": config.AppLinkSettings,
     "checkout": config.CheckoutSettings,
     "tracing": config.TracingSettings,
+    "webhooks": config.WebhookSettings,
 }
 # tables in lists, or under names of the operator's choice
 LISTED: Mapping[str, Model] = {

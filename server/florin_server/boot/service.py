@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from florin_gateway.server import HttpServer
 
-from florin_server.boot import hidden, stores
+from florin_server.boot import hidden, stores, webhooks
 from florin_server.boot import traces as tracing
 from florin_server.boot.app import app_of, core_of
 from florin_server.boot.chains import connected, prices
@@ -118,6 +118,7 @@ class Service:
             )
             staff = await _staff(core, role, handed)
             app = app_of(core, staff.settlers, staff.payouts)
+            app.webhooks.body = webhooks.bodies(app)
             calls = _Calls(app, kept, certificates, handed, stack)
             running = await calls.start(role, staff, listener)
             return cls(

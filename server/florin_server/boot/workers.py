@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Self
 
 from florin_server import logs
+from florin_server.boot import webhooks
 from florin_server.flows.app import App, Core
 from florin_server.store.engine.query import StoreError
 from florin_server.store.payouts import payouts
@@ -23,6 +24,7 @@ from florin_server.workers.settlement.onlooker import Onlooker
 from florin_server.workers.settlement.settle import ChainSettler
 from florin_server.workers.settlement.tx_sender import TxSender
 from florin_server.workers.supervise import outliving
+from florin_server.workers.webhooks.deliver import Deliverer
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,8 @@ def _jobs(app: App, staff: Staff) -> list[Coroutine[Any, Any, None]]:
     ]
     if app.settings.fetch_icons:
         steady.append(partial(fetch_icons, app))
+    if staff.settles:
+        steady.append(Deliverer(app, webhooks.outbound(app)).run)
     if app.settings.prices.pairs:
         steady.append(partial(follow_prices, app))
     keepers = [BookKeeper(app, rail) for rail in app.rails.values()] if staff.settles else []

@@ -28,6 +28,7 @@ from florin_server.cli.screening import commands as screening
 from florin_server.cli.server import At
 from florin_server.cli.service import commands as service_commands
 from florin_server.cli.store import commands as store
+from florin_server.cli.webhooks import commands as webhooks
 
 # how the shells' scripts ask what may be typed next
 COMPLETES = "_FLORIN_COMPLETE"
@@ -410,6 +411,8 @@ def export(  # noqa: PLR0917  (typer gives them by name)
         command.run_server(server, wanted, tls=tls, ca=ca)
 
 
+app.command("listen")(webhooks.listen)
+app.command("trigger")(webhooks.trigger)
 app.command()(receipts.verify_receipt)
 
 
@@ -423,6 +426,6 @@ def completion(
     command.show(shell, COMPLETES)
 
 
-for _module in (accounts, chains, payments, receipts, screening, service_commands, store):
+for _module in (accounts, chains, payments, receipts, screening, service_commands, store, webhooks):
     for _name, _group in _module.GROUPS.items():
         app.add_typer(_group, name=_name)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -13,7 +13,7 @@ from florin_server.cli.console import fail
 from florin_server.cli.exits import Exit, of_status
 
 if TYPE_CHECKING:
-    from florin_client import Client, FlorinError
+    from florin_client import AsyncClient, Client, FlorinError
 
 # as in demo.env
 TARGET, KEY, MERCHANT = "FLORIN_GRPC_TARGET", "FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID"
@@ -75,12 +75,30 @@ class Place:
 def as_merchant(at: At) -> Iterator[Client]:
     """A client with a partner's key, for one merchant; ends the program if asked in vain."""
     place = Place.of(at)
-    credentials = {
+    with _asked(place, at, _merchants(place, at)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def as_merchant_at_once(at: At) -> AsyncIterator[AsyncClient]:
+    """The same for what has several calls under way."""
+    from florin_client import AsyncClient, FlorinError  # noqa: PLC0415  (slow to load)
+
+    place = Place.of(at)
+    with _refusals_of_options(at):
+        client = AsyncClient(place.target, **_options(at, _merchants(place, at)))
+    async with client:
+        try:
+            yield client
+        except FlorinError as error:
+            refused(error, place.target)
+
+
+def _merchants(place: Place, at: At) -> dict[str, str]:
+    return {
         "api_key": _needed(place.said(at.api_key, KEY), KEY, "--api-key"),
         "merchant_id": _needed(place.said(at.merchant, MERCHANT), MERCHANT, "--merchant"),
     }
-    with _asked(place, at, credentials) as client:
-        yield client
 
 
 @contextmanager
@@ -115,27 +133,42 @@ def as_wallet(at: At) -> Iterator[tuple[Client, Place]]:
 @contextmanager
 def _asked(place: Place, at: At, credentials: Mapping[str, str]) -> Iterator[Client]:
     # the client is slow to load, and what is wrong of the command is told at once
-    from florin_client import Client, FlorinError, Retries  # noqa: PLC0415
+    from florin_client import Client, FlorinError  # noqa: PLC0415
 
-    encrypts = at.tls or at.ca is not None
-    try:
-        client = Client(
-            place.target,
-            **credentials,
-            plaintext=not encrypts,
-            root_certificates=None if at.ca is None else at.ca.read_bytes(),
-            timeout=_TIMEOUT_S,
-            retries=Retries(patience_s=_PATIENCE_S),
-            sdk_name="florin-cli",
-        )
-    except (ValueError, OSError) as error:
-        how = "" if encrypts else " (--tls, or --ca FILE, encrypts)"
-        fail("Not asked", f"{error}{how}", Exit.MISUSED)
+    with _refusals_of_options(at):
+        client = Client(place.target, **_options(at, credentials))
     with client:
         try:
             yield client
         except FlorinError as error:
             refused(error, place.target)
+
+
+def _options(at: At, credentials: Mapping[str, str]) -> dict[str, Any]:
+    from florin_client import Retries  # noqa: PLC0415  (slow to load)
+
+    return {
+        **credentials,
+        "plaintext": not _encrypts(at),
+        "root_certificates": None if at.ca is None else at.ca.read_bytes(),
+        "timeout": _TIMEOUT_S,
+        "retries": Retries(patience_s=_PATIENCE_S),
+        "sdk_name": "florin-cli",
+    }
+
+
+def _encrypts(at: At) -> bool:
+    return at.tls or at.ca is not None
+
+
+@contextmanager
+def _refusals_of_options(at: At) -> Iterator[None]:
+    """Ends the program if there can be no client of what was said."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        how = "" if _encrypts(at) else " (--tls, or --ca FILE, encrypts)"
+        fail("Not asked", f"{error}{how}", Exit.MISUSED)
 
 
 def refused(error: FlorinError, target: str) -> NoReturn:

@@ -8,6 +8,7 @@ from florin_server.config.embedded import EmbeddedChain, EmbeddedSolana
 from florin_server.config.limits import FailedGasSettings, LimitSettings
 from florin_server.config.settings import Settings
 from florin_server.config.tracing import TracingSettings
+from florin_server.config.webhooks import WebhookSettings
 
 __all__ = [
     "AndroidApp",
@@ -22,4 +23,5 @@ __all__ = [
     "Settings",
     "TracingSettings",
     "WalletLink",
+    "WebhookSettings",
 ]

@@ -28,6 +28,7 @@ from florin_server.config.database import DatabaseSettings
 from florin_server.config.embedded import EmbeddedChain, EmbeddedSolana
 from florin_server.config.limits import FailedGasSettings, LimitSettings
 from florin_server.config.tracing import TracingSettings
+from florin_server.config.webhooks import WebhookSettings
 from florin_server.domain.screening.blocklist import blocked_account
 from florin_server.pricing.settings import AssetKey, Currency, Price, PriceSettings
 from florin_server.rails.evm.settings import EvmChain
@@ -241,6 +242,9 @@ class Settings(BaseSettings):
     )
     tracing: TracingSettings = Field(
         default=TracingSettings(), description="traces for OpenTelemetry"
+    )
+    webhooks: WebhookSettings = Field(
+        default=WebhookSettings(), description="how merchants' back ends are told of changes"
     )
     blocked_accounts: tuple[Annotated[str, AfterValidator(blocked_account)], ...] = Field(
         default=(),

@@ -52,6 +52,7 @@ class ConditionName(StrEnum):
     CERTIFICATE_EXPIRED = "certificate_expired"
     CERTIFICATE_EXPIRING = "certificate_expiring"
     PAY_URL_LOCAL = "pay_url_local"
+    WEBHOOKS_PAUSED = "webhooks_paused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +214,12 @@ MEANINGS: Final[Mapping[ConditionName, Meaning]] = {
         State.WARNING,
         "money is real, and payment links lead to this machine only, or over plain text",
         "set `FLORIN_PAY_URL` to the https address that buyers see, and start again",
+    ),
+    _NAME.WEBHOOKS_PAUSED: Meaning(
+        State.WARNING,
+        "merchants' endpoints took nothing for days, or said that they are gone: they are told "
+        "nothing, and what they miss waits for them",
+        "tell their owners, who resume them; `florin webhooks list --paused` names them",
     ),
 }
 

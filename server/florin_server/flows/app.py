@@ -15,6 +15,7 @@ from florin_server.domain.health import Board, Health
 from florin_server.domain.payments.payment import Merchant, Payment
 from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Seal
+from florin_server.domain.webhooks.past import Past
 from florin_server.feed import Changes, Hub
 from florin_server.flows.icons.icons import Icons
 from florin_server.flows.limits.limits import Limits
@@ -100,6 +101,17 @@ class Links:
         return f"{self.base}/{payment_id}"
 
 
+@dataclass(slots=True)
+class Webhooks:
+    """What flows and whoever delivers share of webhooks.
+
+    `asked` is set when there may be something to deliver; `body` writes an event.
+    """
+
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    body: Callable[[Past], bytes] | None = None
+
+
 def _remembered_totals() -> Recent[Totals]:
     return Recent(_TOTALS_KEPT, _TOTALS_US)
 
@@ -164,6 +176,7 @@ class Core:
     # those who follow payouts, by id; a refund's payout has the id of the refund
     payouts: Changes = field(default_factory=Changes)
     accounts: Accounts = field(default_factory=Accounts)
+    webhooks: Webhooks = field(default_factory=Webhooks)
     # what other processes on the store are told
     hints: Hints = field(default_factory=Hints)
     totals: Recent[Totals] = field(default_factory=_remembered_totals)
@@ -214,6 +227,7 @@ class Core:
             times = payment.created_at_us, payment.updated_at_us
             self.traces.whole(payment.id, "payment", *times, status=payment.status)
         self.hub.publish(payment)
+        self.webhooks.asked.set()
         self.hints.payment(payment.id, payment.version)
         return payment
 

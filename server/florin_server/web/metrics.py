@@ -60,7 +60,7 @@ LABELS: Mapping[str, str] = {
     "a budget of gas refused it",
     "outcome": "of a transaction: `succeeded`, `reverted`, `replaced`; of a payout's: `done`, "
     "`again` (it is sent once more), `unproven` (the operator has to look); of an exchange of "
-    "limits: `done`, `failed`",
+    "limits: `done`, `failed`; of an attempt to tell an endpoint: `delivered`, `failed`",
     "hint": "`sent`, `heard`, `dropped` (the store was away, or too many waited), `ignored` (of "
     "another version, or none at all)",
     "holder": "whose answer is held: `merchant`, `key`, `app`, `page`, `nobody` (health)",
@@ -131,6 +131,21 @@ _ALL = _Table[Figures](
         ("payouts_watched", "streams about payouts", lambda o: o.watched_payouts),
         ("calls_keyed", "wallet calls under a key, or waiting for it", lambda o: o.keyed_calls),
         ("store_queue_operations", "writes that wait to be durable", lambda o: o.writes_queued),
+        (
+            "webhooks_waiting",
+            "payments of which an endpoint has not been told everything",
+            lambda o: o.webhooks.waiting,
+        ),
+        (
+            "webhook_oldest_undelivered_seconds",
+            "time since the oldest event that is not delivered, paused endpoints left out",
+            lambda o: _age(o.now_us, o.webhooks.oldest_us or o.now_us),
+        ),
+        (
+            "webhook_endpoints_paused",
+            "endpoints that are told nothing as they took nothing",
+            lambda o: o.webhooks.paused,
+        ),
         (
             "hints_listening",
             "1 while it hears at once what other processes on its database change",

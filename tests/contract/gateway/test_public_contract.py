@@ -29,7 +29,7 @@ def test_the_record_is_written_as_the_tool_writes_it():
 
 def test_the_services_of_callers_are_in_the_record_and_the_operators_are_not():
     services = {name.rpartition(".")[0].rpartition(".")[2] for name in KEPT["rpcs"]}
-    assert services == {"GatewayService", "MerchantService", "AdminService"}
+    assert services == {"GatewayService", "MerchantService", "AdminService", "WebhookService"}
     assert "florin.v1.AdminService.CreateMerchant" in KEPT["rpcs"]
     # what callers never see
     assert "florin.v1.AdminService.CreatePartner" not in KEPT["rpcs"]

@@ -45,6 +45,7 @@ from florin_server.store.payouts import held_money, refunds
 from florin_server.store.receipts import effects, receipt_keys
 from florin_server.store.screening import blocklists
 from florin_server.store.settlement import chain_txs, gas, leases, token_accounts
+from florin_server.store.webhooks import deliveries, endpoints, outbox
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
@@ -53,7 +54,9 @@ from tests.support.store_kit import created, opened, pragma
 OPERATIONS = (
     collected_data,
     customers,
+    deliveries,
     effects,
+    endpoints,
     executors,
     generations,
     held_money,
@@ -66,6 +69,7 @@ OPERATIONS = (
     ledger,
     merchants,
     offered,
+    outbox,
     new_options,
     payments,
     pins,
@@ -89,6 +93,11 @@ STATEMENTS = {
 READS_ALL = {
     "customers_OFFERED",
     "customers_PAID",
+    "deliveries_DUE",
+    "deliveries_FIGURES",
+    "deliveries_FREE",
+    "deliveries_PAUSED",
+    "endpoints_LISTED",
     "executors_PAUSES",
     "generations_ALL",
     "held_money_ALL",

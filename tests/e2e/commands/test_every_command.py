@@ -25,7 +25,7 @@ NOBODY = "eip155:31337:0x" + "77" * 20
 PREVIEW = "2026-02-19.preview"
 # what they print is for a shell, or somebody else's
 PLAIN = {"lab", "completion"}
-LASTING = {"up", "serve", "worker", "gateway"}
+LASTING = {"up", "serve", "worker", "gateway", "listen"}
 
 
 def leaves(command: TyperGroup, path: str = "") -> Iterator[str]:
@@ -360,6 +360,31 @@ def receipts(stage: Stage) -> None:
     node = f"--rpc-url={stage.env['FLORIN_EVM_RPC_URL']}"
     (verdict,) = stage.told("verify-receipt", str(file), node, status=Exit.REFUSED)
     assert verdict["outcome"] == "not_genuine"
+
+
+@tries(
+    *("webhooks create", "webhooks list", "webhooks pause", "webhooks resume"),
+    *("webhooks rotate", "webhooks attempts", "webhooks replay", "webhooks delete", "trigger"),
+)
+def webhooks(stage: Stage) -> None:
+    (partner,) = stage.told("partners", "create", "Hook & Co")
+    words = ("webhooks", "create", "https://shop.example/hook", "--partner", partner["id"])
+    (made,) = stage.told(*words)
+    assert made["secret"].startswith("whsec_")
+    endpoint = made["endpoint"]["id"]
+    (found,) = stage.told("webhooks", "list")
+    assert endpoint in {one["endpoint"]["id"] for one in found["endpoints"]}
+    assert stage.told("webhooks", "pause", endpoint)[0]["status"] == "paused"
+    assert stage.told("webhooks", "resume", endpoint)[0]["status"] == "active"
+    assert stage.told("webhooks", "rotate", endpoint)[0]["secret"] != made["secret"]
+    assert stage.told("webhooks", "attempts", endpoint)[0].get("attempts", []) == []
+    (triggered,) = stage.told("trigger", "succeeded")
+    assert stage.told("payments", "show", triggered["paymentId"])[0]["status"] == "succeeded"
+    # it is another partner's
+    words = ("webhooks", "replay", endpoint, triggered["paymentId"])
+    (refused,) = stage.told(*words, status=Exit.NOT_FOUND)
+    assert refused["error"]["code"] == "payment_not_found"
+    assert stage.told("webhooks", "delete", endpoint)[0] == {"id": endpoint, "deleted": True}
 
 
 # all together

@@ -14,6 +14,8 @@ from florin.v1 import receipt_pb2 as florin_dot_v1_dot_receipt__pb2
 from florin.v1 import screening_pb2 as florin_dot_v1_dot_screening__pb2
 from florin.v1 import system_pb2 as florin_dot_v1_dot_system__pb2
 from florin.v1 import trace_pb2 as florin_dot_v1_dot_trace__pb2
+from florin.v1 import webhook_admin_pb2 as florin_dot_v1_dot_webhook__admin__pb2
+from florin.v1 import webhook_pb2 as florin_dot_v1_dot_webhook__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -245,6 +247,41 @@ class OperatorServiceStub:
                 '/florin.v1.OperatorService/GetSystemStatus',
                 request_serializer=florin_dot_v1_dot_system__pb2.GetSystemStatusRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_system__pb2.GetSystemStatusResponse.FromString,
+                _registered_method=True)
+        self.CreateWebhookEndpoint = channel.unary_unary(
+                '/florin.v1.OperatorService/CreateWebhookEndpoint',
+                request_serializer=florin_dot_v1_dot_webhook__admin__pb2.CreatePartnerEndpointRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_webhook__pb2.WebhookEndpointSecret.FromString,
+                _registered_method=True)
+        self.ListWebhookEndpoints = channel.unary_unary(
+                '/florin.v1.OperatorService/ListWebhookEndpoints',
+                request_serializer=florin_dot_v1_dot_webhook__admin__pb2.ListPartnerEndpointsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_webhook__admin__pb2.ListPartnerEndpointsResponse.FromString,
+                _registered_method=True)
+        self.UpdateWebhookEndpoint = channel.unary_unary(
+                '/florin.v1.OperatorService/UpdateWebhookEndpoint',
+                request_serializer=florin_dot_v1_dot_webhook__pb2.UpdateWebhookEndpointRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_webhook__pb2.WebhookEndpoint.FromString,
+                _registered_method=True)
+        self.DeleteWebhookEndpoint = channel.unary_unary(
+                '/florin.v1.OperatorService/DeleteWebhookEndpoint',
+                request_serializer=florin_dot_v1_dot_webhook__pb2.DeleteWebhookEndpointRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_webhook__pb2.DeleteWebhookEndpointResponse.FromString,
+                _registered_method=True)
+        self.RotateWebhookSecret = channel.unary_unary(
+                '/florin.v1.OperatorService/RotateWebhookSecret',
+                request_serializer=florin_dot_v1_dot_webhook__pb2.RotateWebhookSecretRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_webhook__pb2.WebhookEndpointSecret.FromString,
+                _registered_method=True)
+        self.ListWebhookAttempts = channel.unary_unary(
+                '/florin.v1.OperatorService/ListWebhookAttempts',
+                request_serializer=florin_dot_v1_dot_webhook__pb2.ListWebhookAttemptsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_webhook__pb2.ListWebhookAttemptsResponse.FromString,
+                _registered_method=True)
+        self.ReplayWebhook = channel.unary_unary(
+                '/florin.v1.OperatorService/ReplayWebhook',
+                request_serializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhookRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhookResponse.FromString,
                 _registered_method=True)
 
 
@@ -536,6 +573,55 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateWebhookEndpoint(self, request, context):
+        """Creates a webhook endpoint of a partner, or of one of its merchants; its secret is told once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListWebhookEndpoints(self, request, context):
+        """Lists webhook endpoints of all partners, by id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateWebhookEndpoint(self, request, context):
+        """Changes a webhook endpoint, pauses it, or resumes it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteWebhookEndpoint(self, request, context):
+        """Deletes a webhook endpoint, and all that waits for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RotateWebhookSecret(self, request, context):
+        """Gives a webhook endpoint a new secret.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListWebhookAttempts(self, request, context):
+        """Lists the last attempts of a webhook endpoint, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReplayWebhook(self, request, context):
+        """Has a webhook endpoint told the changes of a payment again, from a version on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -738,6 +824,41 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.GetSystemStatus,
                     request_deserializer=florin_dot_v1_dot_system__pb2.GetSystemStatusRequest.FromString,
                     response_serializer=florin_dot_v1_dot_system__pb2.GetSystemStatusResponse.SerializeToString,
+            ),
+            'CreateWebhookEndpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateWebhookEndpoint,
+                    request_deserializer=florin_dot_v1_dot_webhook__admin__pb2.CreatePartnerEndpointRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_webhook__pb2.WebhookEndpointSecret.SerializeToString,
+            ),
+            'ListWebhookEndpoints': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListWebhookEndpoints,
+                    request_deserializer=florin_dot_v1_dot_webhook__admin__pb2.ListPartnerEndpointsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_webhook__admin__pb2.ListPartnerEndpointsResponse.SerializeToString,
+            ),
+            'UpdateWebhookEndpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateWebhookEndpoint,
+                    request_deserializer=florin_dot_v1_dot_webhook__pb2.UpdateWebhookEndpointRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_webhook__pb2.WebhookEndpoint.SerializeToString,
+            ),
+            'DeleteWebhookEndpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteWebhookEndpoint,
+                    request_deserializer=florin_dot_v1_dot_webhook__pb2.DeleteWebhookEndpointRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_webhook__pb2.DeleteWebhookEndpointResponse.SerializeToString,
+            ),
+            'RotateWebhookSecret': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateWebhookSecret,
+                    request_deserializer=florin_dot_v1_dot_webhook__pb2.RotateWebhookSecretRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_webhook__pb2.WebhookEndpointSecret.SerializeToString,
+            ),
+            'ListWebhookAttempts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListWebhookAttempts,
+                    request_deserializer=florin_dot_v1_dot_webhook__pb2.ListWebhookAttemptsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_webhook__pb2.ListWebhookAttemptsResponse.SerializeToString,
+            ),
+            'ReplayWebhook': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplayWebhook,
+                    request_deserializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhookRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhookResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1822,6 +1943,195 @@ class OperatorService:
             '/florin.v1.OperatorService/GetSystemStatus',
             florin_dot_v1_dot_system__pb2.GetSystemStatusRequest.SerializeToString,
             florin_dot_v1_dot_system__pb2.GetSystemStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateWebhookEndpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/CreateWebhookEndpoint',
+            florin_dot_v1_dot_webhook__admin__pb2.CreatePartnerEndpointRequest.SerializeToString,
+            florin_dot_v1_dot_webhook__pb2.WebhookEndpointSecret.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListWebhookEndpoints(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ListWebhookEndpoints',
+            florin_dot_v1_dot_webhook__admin__pb2.ListPartnerEndpointsRequest.SerializeToString,
+            florin_dot_v1_dot_webhook__admin__pb2.ListPartnerEndpointsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateWebhookEndpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/UpdateWebhookEndpoint',
+            florin_dot_v1_dot_webhook__pb2.UpdateWebhookEndpointRequest.SerializeToString,
+            florin_dot_v1_dot_webhook__pb2.WebhookEndpoint.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteWebhookEndpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/DeleteWebhookEndpoint',
+            florin_dot_v1_dot_webhook__pb2.DeleteWebhookEndpointRequest.SerializeToString,
+            florin_dot_v1_dot_webhook__pb2.DeleteWebhookEndpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateWebhookSecret(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/RotateWebhookSecret',
+            florin_dot_v1_dot_webhook__pb2.RotateWebhookSecretRequest.SerializeToString,
+            florin_dot_v1_dot_webhook__pb2.WebhookEndpointSecret.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListWebhookAttempts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ListWebhookAttempts',
+            florin_dot_v1_dot_webhook__pb2.ListWebhookAttemptsRequest.SerializeToString,
+            florin_dot_v1_dot_webhook__pb2.ListWebhookAttemptsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplayWebhook(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ReplayWebhook',
+            florin_dot_v1_dot_webhook__pb2.ReplayWebhookRequest.SerializeToString,
+            florin_dot_v1_dot_webhook__pb2.ReplayWebhookResponse.FromString,
             options,
             channel_credentials,
             insecure,

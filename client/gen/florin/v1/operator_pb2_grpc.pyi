@@ -15,6 +15,8 @@ from florin.v1 import receipt_pb2 as _receipt_pb2
 from florin.v1 import screening_pb2 as _screening_pb2
 from florin.v1 import system_pb2 as _system_pb2
 from florin.v1 import trace_pb2 as _trace_pb2
+from florin.v1 import webhook_admin_pb2 as _webhook_admin_pb2
+from florin.v1 import webhook_pb2 as _webhook_pb2
 from grpc import aio as _aio
 import abc as _abc_1
 import grpc as _grpc
@@ -131,6 +133,20 @@ class OperatorServiceStub:
     """Lets an executor send again."""
     GetSystemStatus: _grpc.UnaryUnaryMultiCallable[_system_pb2.GetSystemStatusRequest, _system_pb2.GetSystemStatusResponse]
     """Tells how the installation is doing."""
+    CreateWebhookEndpoint: _grpc.UnaryUnaryMultiCallable[_webhook_admin_pb2.CreatePartnerEndpointRequest, _webhook_pb2.WebhookEndpointSecret]
+    """Creates a webhook endpoint of a partner, or of one of its merchants; its secret is told once."""
+    ListWebhookEndpoints: _grpc.UnaryUnaryMultiCallable[_webhook_admin_pb2.ListPartnerEndpointsRequest, _webhook_admin_pb2.ListPartnerEndpointsResponse]
+    """Lists webhook endpoints of all partners, by id."""
+    UpdateWebhookEndpoint: _grpc.UnaryUnaryMultiCallable[_webhook_pb2.UpdateWebhookEndpointRequest, _webhook_pb2.WebhookEndpoint]
+    """Changes a webhook endpoint, pauses it, or resumes it."""
+    DeleteWebhookEndpoint: _grpc.UnaryUnaryMultiCallable[_webhook_pb2.DeleteWebhookEndpointRequest, _webhook_pb2.DeleteWebhookEndpointResponse]
+    """Deletes a webhook endpoint, and all that waits for it."""
+    RotateWebhookSecret: _grpc.UnaryUnaryMultiCallable[_webhook_pb2.RotateWebhookSecretRequest, _webhook_pb2.WebhookEndpointSecret]
+    """Gives a webhook endpoint a new secret."""
+    ListWebhookAttempts: _grpc.UnaryUnaryMultiCallable[_webhook_pb2.ListWebhookAttemptsRequest, _webhook_pb2.ListWebhookAttemptsResponse]
+    """Lists the last attempts of a webhook endpoint, newest first."""
+    ReplayWebhook: _grpc.UnaryUnaryMultiCallable[_webhook_pb2.ReplayWebhookRequest, _webhook_pb2.ReplayWebhookResponse]
+    """Has a webhook endpoint told the changes of a payment again, from a version on."""
 
 @_typing.type_check_only
 class OperatorServiceAsyncStub(OperatorServiceStub):
@@ -225,6 +241,20 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Lets an executor send again."""
     GetSystemStatus: _aio.UnaryUnaryMultiCallable[_system_pb2.GetSystemStatusRequest, _system_pb2.GetSystemStatusResponse]  # type: ignore[assignment]
     """Tells how the installation is doing."""
+    CreateWebhookEndpoint: _aio.UnaryUnaryMultiCallable[_webhook_admin_pb2.CreatePartnerEndpointRequest, _webhook_pb2.WebhookEndpointSecret]  # type: ignore[assignment]
+    """Creates a webhook endpoint of a partner, or of one of its merchants; its secret is told once."""
+    ListWebhookEndpoints: _aio.UnaryUnaryMultiCallable[_webhook_admin_pb2.ListPartnerEndpointsRequest, _webhook_admin_pb2.ListPartnerEndpointsResponse]  # type: ignore[assignment]
+    """Lists webhook endpoints of all partners, by id."""
+    UpdateWebhookEndpoint: _aio.UnaryUnaryMultiCallable[_webhook_pb2.UpdateWebhookEndpointRequest, _webhook_pb2.WebhookEndpoint]  # type: ignore[assignment]
+    """Changes a webhook endpoint, pauses it, or resumes it."""
+    DeleteWebhookEndpoint: _aio.UnaryUnaryMultiCallable[_webhook_pb2.DeleteWebhookEndpointRequest, _webhook_pb2.DeleteWebhookEndpointResponse]  # type: ignore[assignment]
+    """Deletes a webhook endpoint, and all that waits for it."""
+    RotateWebhookSecret: _aio.UnaryUnaryMultiCallable[_webhook_pb2.RotateWebhookSecretRequest, _webhook_pb2.WebhookEndpointSecret]  # type: ignore[assignment]
+    """Gives a webhook endpoint a new secret."""
+    ListWebhookAttempts: _aio.UnaryUnaryMultiCallable[_webhook_pb2.ListWebhookAttemptsRequest, _webhook_pb2.ListWebhookAttemptsResponse]  # type: ignore[assignment]
+    """Lists the last attempts of a webhook endpoint, newest first."""
+    ReplayWebhook: _aio.UnaryUnaryMultiCallable[_webhook_pb2.ReplayWebhookRequest, _webhook_pb2.ReplayWebhookResponse]  # type: ignore[assignment]
+    """Has a webhook endpoint told the changes of a payment again, from a version on."""
 
 class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """The operator's calls, over gRPC only. They are answered on the operator's own listener, which
@@ -556,5 +586,61 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_system_pb2.GetSystemStatusResponse, _abc.Awaitable[_system_pb2.GetSystemStatusResponse]]:
         """Tells how the installation is doing."""
+
+    @_abc_1.abstractmethod
+    def CreateWebhookEndpoint(
+        self,
+        request: _webhook_admin_pb2.CreatePartnerEndpointRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_webhook_pb2.WebhookEndpointSecret, _abc.Awaitable[_webhook_pb2.WebhookEndpointSecret]]:
+        """Creates a webhook endpoint of a partner, or of one of its merchants; its secret is told once."""
+
+    @_abc_1.abstractmethod
+    def ListWebhookEndpoints(
+        self,
+        request: _webhook_admin_pb2.ListPartnerEndpointsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_webhook_admin_pb2.ListPartnerEndpointsResponse, _abc.Awaitable[_webhook_admin_pb2.ListPartnerEndpointsResponse]]:
+        """Lists webhook endpoints of all partners, by id."""
+
+    @_abc_1.abstractmethod
+    def UpdateWebhookEndpoint(
+        self,
+        request: _webhook_pb2.UpdateWebhookEndpointRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_webhook_pb2.WebhookEndpoint, _abc.Awaitable[_webhook_pb2.WebhookEndpoint]]:
+        """Changes a webhook endpoint, pauses it, or resumes it."""
+
+    @_abc_1.abstractmethod
+    def DeleteWebhookEndpoint(
+        self,
+        request: _webhook_pb2.DeleteWebhookEndpointRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_webhook_pb2.DeleteWebhookEndpointResponse, _abc.Awaitable[_webhook_pb2.DeleteWebhookEndpointResponse]]:
+        """Deletes a webhook endpoint, and all that waits for it."""
+
+    @_abc_1.abstractmethod
+    def RotateWebhookSecret(
+        self,
+        request: _webhook_pb2.RotateWebhookSecretRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_webhook_pb2.WebhookEndpointSecret, _abc.Awaitable[_webhook_pb2.WebhookEndpointSecret]]:
+        """Gives a webhook endpoint a new secret."""
+
+    @_abc_1.abstractmethod
+    def ListWebhookAttempts(
+        self,
+        request: _webhook_pb2.ListWebhookAttemptsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_webhook_pb2.ListWebhookAttemptsResponse, _abc.Awaitable[_webhook_pb2.ListWebhookAttemptsResponse]]:
+        """Lists the last attempts of a webhook endpoint, newest first."""
+
+    @_abc_1.abstractmethod
+    def ReplayWebhook(
+        self,
+        request: _webhook_pb2.ReplayWebhookRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_webhook_pb2.ReplayWebhookResponse, _abc.Awaitable[_webhook_pb2.ReplayWebhookResponse]]:
+        """Has a webhook endpoint told the changes of a payment again, from a version on."""
 
 def add_OperatorServiceServicer_to_server(servicer: OperatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

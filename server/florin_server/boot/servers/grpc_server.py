@@ -17,6 +17,8 @@ from florin.v1 import (
     merchant_pb2_grpc,
     operator_pb2,
     operator_pb2_grpc,
+    webhook_pb2,
+    webhook_pb2_grpc,
 )
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -44,6 +46,7 @@ from florin_server.rpc.payments.merchant import MerchantServicer
 from florin_server.rpc.server.auth import Authenticator
 from florin_server.rpc.server.idempotency import Guards
 from florin_server.rpc.server.interceptors import Gate
+from florin_server.rpc.webhooks.webhooks import WebhookServicer
 
 Register = Callable[[Any], None]
 
@@ -51,6 +54,7 @@ PUBLIC: tuple[ServiceDescriptor, ...] = (
     gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"],
     merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"],
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
+    webhook_pb2.DESCRIPTOR.services_by_name["WebhookService"],
 )
 OPERATOR: tuple[ServiceDescriptor, ...] = (
     operator_pb2.DESCRIPTOR.services_by_name["OperatorService"],
@@ -166,11 +170,13 @@ class GrpcServers:
         gateway = GatewayServicer(app, answers)
         merchant = MerchantServicer(app, answers)
         admin = AdminServicer(app, answers)
+        webhooks = WebhookServicer(app)
 
         def register(server: Any) -> None:
             gateway_pb2_grpc.add_GatewayServiceServicer_to_server(gateway, server)
             merchant_pb2_grpc.add_MerchantServiceServicer_to_server(merchant, server)
             admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)
+            webhook_pb2_grpc.add_WebhookServiceServicer_to_server(webhooks, server)
 
         def register_operator(server: Any) -> None:
             servicer = OperatorServicer(app, kept.pepper)

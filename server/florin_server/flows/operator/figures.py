@@ -13,8 +13,10 @@ from florin_server.flows.operator.executors import Executor
 from florin_server.flows.operator.system import Chain
 from florin_server.store.operator import backlog
 from florin_server.store.operator.backlog import Backlog, Heap
+from florin_server.store.webhooks import deliveries
+from florin_server.store.webhooks.deliveries import Figures as Webhooks
 
-__all__ = ["Backlog", "Books", "Figures", "Heap", "Shared", "read"]
+__all__ = ["Backlog", "Books", "Figures", "Heap", "Shared", "Webhooks", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Figures:
     listening: bool
     held: Mapping[str, int]
     conditions: Sequence[Condition]  # of no chain in particular
+    webhooks: Webhooks
     books: Sequence[Books] = field(default_factory=tuple)
     shared: Sequence[Shared] = field(default_factory=tuple)
 
@@ -82,6 +85,7 @@ async def read(app: App, keyed_calls: int) -> Figures:
         listening=app.hints.listening,
         held={str(one): count for one, count in app.limits.held.open.items()},
         conditions=await health.of_installation(app),
+        webhooks=await app.store.survey(deliveries.figures()),
         books=[
             Books(chain_id, state.compared_at_us, state.wallets)
             for chain_id, state in app.chains.items()

@@ -11,6 +11,7 @@ from florin_server.flows.payouts import held_money, payouts
 from florin_server.flows.screening.check import lists_problem
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
+from florin_server.store.webhooks import deliveries
 
 # what is found when somebody asks, beside what those know who settle and pay out
 OF_CHAIN = (
@@ -27,6 +28,7 @@ OF_INSTALLATION = (
     ConditionName.CERTIFICATE_EXPIRED,
     ConditionName.CERTIFICATE_EXPIRING,
     ConditionName.PAY_URL_LOCAL,
+    ConditionName.WEBHOOKS_PAUSED,
 )
 _ORDER = list(ConditionName)
 
@@ -66,7 +68,13 @@ async def of_installation(app: App) -> list[Condition]:
     """The conditions of no chain in particular."""
     stale = await app.store.read(lists_problem(app.settings, app.clock.now_us()))
     outside = {name: [told] for name, told in app.outside().items()}
-    wrong = {ConditionName.SCREENING_LISTS_STALE: [stale], **outside}
+    paused = (await app.store.survey(deliveries.figures())).paused
+    told = f"{paused} webhook endpoints are paused, as they took nothing" if paused else ""
+    wrong = {
+        ConditionName.SCREENING_LISTS_STALE: [stale],
+        ConditionName.WEBHOOKS_PAUSED: [told],
+        **outside,
+    }
     return list(app.board.look(wrong))
 
 

@@ -64,6 +64,7 @@ async def create(
     outcome = await once(app, caller, _create(app, payment), receipt)
     if not isinstance(outcome, Replay):
         app.meters.changed(Status.REQUIRES_ACTION)
+        app.webhooks.asked.set()
     return outcome
 
 

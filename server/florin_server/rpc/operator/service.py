@@ -15,6 +15,7 @@ from florin_server.rpc.payouts.held_money import HeldCalls
 from florin_server.rpc.payouts.payouts import PayoutCalls
 from florin_server.rpc.receipts.receipts import ReceiptKeyCalls
 from florin_server.rpc.screening.lists import ScreeningCalls
+from florin_server.rpc.webhooks.operator import WebhookCalls
 
 
 class OperatorServicer(
@@ -27,6 +28,7 @@ class OperatorServicer(
     ReceiptKeyCalls,
     LedgerCalls,
     SystemCalls,
+    WebhookCalls,
     operator_pb2_grpc.OperatorServiceServicer,
 ):
     """All of the operator's calls, each part about one noun."""

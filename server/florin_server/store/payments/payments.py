@@ -40,6 +40,7 @@ from florin_server.store.tables.payments import UNCONFIRMED, ConfirmState
 from florin_server.store.tables.tables import confirm as bound
 from florin_server.store.tables.tables import issued as issue
 from florin_server.store.tables.tables import payment, payment_event, payment_option
+from florin_server.store.webhooks import outbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ _ISSUED = Statement(
 def create(new: Payment) -> Op[Payment]:
     """Stores a new payment."""
     yield _INSERT.of(new)
-    yield _EVENT(**event_of(new, CREATED))
+    yield from put_events([event_of(new, CREATED)])
     return new
 
 
@@ -271,7 +272,7 @@ def accept(
         failures=0,
         reverted=0,
     )
-    yield _EVENT(**event_of(changed, cause, {"optionId": c.option_id}))
+    yield from put_events([event_of(changed, cause, {"optionId": c.option_id})])
     return changed
 
 
@@ -302,7 +303,7 @@ def refuse(
     )
     declined = failure_code is FailureCode.DECLINED_USER
     cause = Event.PAYER_DECLINED if declined else Event.CONFIRM_MISMATCH
-    yield _EVENT(**event_of(changed, cause, {"reason": status_detail}))
+    yield from put_events([event_of(changed, cause, {"reason": status_detail})])
     return changed
 
 
@@ -318,7 +319,7 @@ def cancel(payment_id: str, reason: CancelledReason, now_us: int) -> Op[Payment 
     if not rows:
         return None
     changed = Payment(*rows[0])
-    yield _EVENT(**event_of(changed, Event.CANCEL, {"reason": reason.value}))
+    yield from put_events([event_of(changed, Event.CANCEL, {"reason": reason.value})])
     return changed
 
 
@@ -335,7 +336,7 @@ def expire(ids: Collection[str], now_us: int) -> Op[list[Payment]]:
     rows = yield _EXPIRE(ids=ids, now_s=now_us // 1_000_000, now_us=now_us)
     expired = [Payment(*row) for row in rows]
     if expired:
-        yield _EVENT.many([event_of(one, Event.CLOCK) for one in expired])
+        yield from put_events([event_of(one, Event.CLOCK) for one in expired])
     return expired
 
 
@@ -360,8 +361,9 @@ def event_of(changed: Payment, cause: str, detail: Mapping[str, Any] | None = No
 
 @operation
 def put_events(rows: Sequence[Params]) -> Op[None]:
-    """Part of an operation: writes event rows."""
+    """Part of an operation: writes event rows, and down who is to be told of them."""
     yield _EVENT.many(rows)
+    yield from outbox.tell([str(row["payment_id"]) for row in rows])
 
 
 def option_of(row: Row) -> Option:

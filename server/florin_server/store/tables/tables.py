@@ -51,6 +51,12 @@ from florin_server.store.tables.settlement import (
     RelayerRow,
     WatchedRow,
 )
+from florin_server.store.tables.webhooks import (
+    WebhookAttemptRow,
+    WebhookDeliveryRow,
+    WebhookEndpointRow,
+    WebhookSecretRow,
+)
 
 # all tables are in it once this module is there
 __all__ = ["METADATA"]
@@ -101,3 +107,7 @@ collected_data = _table(CollectedRow)
 icon = _table(IconRow)
 ledger_journal = _table(JournalRow)
 ledger_transfer = _table(TransferRow)
+webhook_endpoint = _table(WebhookEndpointRow)
+webhook_secret = _table(WebhookSecretRow)
+webhook_delivery = _table(WebhookDeliveryRow)
+webhook_attempt = _table(WebhookAttemptRow)

@@ -13,6 +13,7 @@ from florin_server.domain.errors import DETAILS, REGISTRY, Code
 from florin_server.web.openapi import headers
 from florin_server.web.openapi.plain import PATHS
 from florin_server.web.openapi.refusals import DEPLOYED_ONLY, refusals_of
+from florin_server.web.openapi.webhooks import webhooks
 
 Json = dict[str, Any]
 
@@ -41,6 +42,7 @@ _DEFAULTS: dict[str, Json] = {
     "AdminService_ListMerchants": {"limit": 20},
     "GatewayService_GetPaymentOptions": {"includePaymentInfo": False},
 }
+_WEBHOOKS_TAG = {"name": "Webhooks", "description": "What back ends are told of changes."}
 _SERVICE_TAG = {"name": "Service", "description": "Versions, this document, health."}
 _ABOUT = """\
 Payments in tokens, settled on chain.
@@ -80,6 +82,7 @@ def build(
         if paths.setdefault(operation.path, {}).setdefault(operation.verb, parts) is not parts:
             raise ValueError(f"two operations at {operation.verb} {operation.path}")
         families.add(headers.rule_of(operation).family)
+    told = webhooks(schemas)
     tags = [{"name": n, "description": d} for f, (n, d) in _TAGS.items() if f in families]
     return {
         "openapi": "3.1.0",
@@ -91,7 +94,8 @@ def build(
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "tags": [*tags, _SERVICE_TAG],
+        "tags": [*tags, _WEBHOOKS_TAG, _SERVICE_TAG],
+        "webhooks": told,
         "paths": paths | {path: {"get": parts} for path, parts in PATHS.items()},
         "components": {
             "schemas": dict(sorted({**schemas.components, "Error": _error()}.items())),

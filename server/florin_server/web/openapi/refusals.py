@@ -107,7 +107,34 @@ _OWN: Mapping[str, tuple[Code, ...]] = {
     "AdminService.SimulatePayment": (Code.PAYMENT_NOT_FOUND, Code.INVALID_STATE),
     "AdminService.GetTestClock": (),
     "AdminService.AdvanceTestClock": (Code.INVALID_STATE,),
+    "WebhookService.CreateWebhookEndpoint": (
+        Code.MERCHANT_NOT_FOUND,
+        Code.INVALID_STATE,
+        Code.PARAMS_VALIDATION,
+    ),
+    "WebhookService.ListWebhookEndpoints": (),
+    "WebhookService.GetWebhookEndpoint": (),
+    "WebhookService.UpdateWebhookEndpoint": (Code.INVALID_STATE,),
+    "WebhookService.DeleteWebhookEndpoint": (),
+    "WebhookService.RotateWebhookSecret": (),
+    "WebhookService.ListWebhookAttempts": (),
+    "WebhookService.ReplayWebhook": (Code.PAYMENT_NOT_FOUND,),
+    "WebhookService.TakeWebhooks": (Code.INVALID_STATE,),
 }
+# the same of an endpoint
+_ENDPOINT_IN_PATH = frozenset(
+    f"WebhookService.{name}"
+    for name in (
+        "GetWebhookEndpoint",
+        "UpdateWebhookEndpoint",
+        "DeleteWebhookEndpoint",
+        "RotateWebhookSecret",
+        "ListWebhookAttempts",
+        "ReplayWebhook",
+        "TakeWebhooks",
+    )
+)
+_TAKEN = frozenset(("WebhookService.CreateWebhookEndpoint", "WebhookService.UpdateWebhookEndpoint"))
 # a settlement that is not there, told without a code of its own
 _SETTLEMENT_IN_PATH = frozenset(
     ("AdminService.UpdateCryptoSettlement", "AdminService.DeleteCryptoSettlement")
@@ -133,7 +160,16 @@ def refusals_of(method: MethodDescriptor, *, has_body: bool) -> Refusals:
     found.setdefault(503, set()).add(Code.INTERNAL_ERROR)
     if {Code.VERSION_CONFLICT, Code.SETTLEMENT_ASSET_CONFLICT} & set(codes):
         # what the other profile tells instead
-        found[409].add(Code.INVALID_STATE)
+        found[409].add(
+            Code.INVALID_STATE,
+        )
+    if name in _ENDPOINT_IN_PATH:
+        found.setdefault(404, set()).add(Code.INVALID_PARAMS)
+    if name in _TAKEN:
+        # another endpoint has the URL
+        found.setdefault(409, set()).add(
+            Code.INVALID_STATE,
+        )
     if name in _SETTLEMENT_IN_PATH:
         found[404].add(Code.INVALID_PARAMS)
     return found

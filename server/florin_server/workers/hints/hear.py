@@ -60,6 +60,7 @@ class Hearing:
     def _began(self) -> None:
         """Looks at everything, as nobody knows what was missed."""
         self._app.hints.listening = self._all = self._pay_out = True
+        self._app.webhooks.asked.set()
         self._settle |= self._app.settlers.keys()
         self._payouts |= self._app.payouts.followed
         self._remembered.forget()
@@ -70,6 +71,8 @@ class Hearing:
         heard = self._app.hints.hear(text)
         if heard is None:
             return
+        if heard.payments:
+            self._app.webhooks.asked.set()
         if behind := self._app.hub.behind(heard.payments):
             self._payments |= behind
             self._watchers.ask()

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "v0017"
-down_revision = "v0015"
+down_revision = "v0016"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,1 @@
+"""What merchants' back ends are told of changes, and how it is signed; pure."""

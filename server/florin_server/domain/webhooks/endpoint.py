@@ -1,0 +1,116 @@
+"""Who is told of changes: endpoints, what they want to hear, and how they are doing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from florin_server.domain.payments.payment import Status
+from florin_server.domain.payments.state import CREATED
+
+
+class EndpointState(StrEnum):
+    """Whether an endpoint is told anything at the moment; what it misses waits for it."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+
+
+# why an endpoint is paused whose owner wanted it so
+BY_OWNER: Final = "you paused it"
+
+# what a new payment is told as; every later change is told as the status that it came to
+_CREATED: Final = "payment.created"
+EVENT_TYPES: Final = (
+    _CREATED,
+    *(f"payment.{status}" for status in Status if status is not Status.REQUIRES_ACTION),
+)
+
+
+def type_of(cause: str, status: Status) -> str | None:
+    """What a change is told as; None for one that leaves a payment where nobody acted yet."""
+    if cause == CREATED:
+        return _CREATED
+    return None if status is Status.REQUIRES_ACTION else f"payment.{status}"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One place of a merchant, or of a partner for all of its merchants.
+
+    `events` are of EVENT_TYPES, none for all of them. `version` is the version of the API that its
+    bodies are in. One without `url` is asked for what waits instead of being told. `failures`
+    counts attempts in a row, since `failing_since_us`; nothing is tried before `retry_at_us`.
+    `attempts` counts all that there ever were.
+    """
+
+    id: str
+    partner_id: str
+    merchant_id: str | None
+    live: bool
+    url: str
+    events: frozenset[str]
+    description: str
+    version: str
+    state: EndpointState
+    paused_reason: str | None
+    created_at_us: int
+    failures: int = 0
+    failing_since_us: int | None = None
+    retry_at_us: int = 0
+    delivered_at_us: int | None = None
+    attempts: int = 0
+
+    @property
+    def owner(self) -> str:
+        """The merchant whose payments it hears of, or the partner."""
+        return self.merchant_id or self.partner_id
+
+    def wants(self, event_type: str | None) -> bool:
+        """Tells whether it is told of events of a type."""
+        return event_type is not None and (not self.events or event_type in self.events)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What an endpoint is to be told of one payment: every version above `told`, up to `newest`.
+
+    `attempts` and `since_us` are of the next one. It is tried again at `next_at_us`; None if it
+    was given up. `claimed` while somebody tries it, who is told from others by the `epoch`.
+    """
+
+    endpoint_id: str
+    payment_id: str
+    told: int
+    newest: int
+    attempts: int
+    since_us: int
+    next_at_us: int | None
+    claimed: bool
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt to tell an endpoint of a change. `n` counts the endpoint's, from 1.
+
+    There was an HTTP `status`, or else a `fault` says why not. `answer` is the beginning of what
+    was answered, as text.
+    """
+
+    endpoint_id: str
+    n: int
+    payment_id: str
+    version: int
+    event_type: str
+    at_us: int
+    took_ms: int
+    status: int | None
+    fault: str | None
+    answer: str
+
+    @property
+    def succeeded(self) -> bool:
+        """Only an answer from 200 to 299 says that the event was taken."""
+        return self.status is not None and 200 <= self.status < 300

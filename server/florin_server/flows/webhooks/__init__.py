@@ -1,0 +1,1 @@
+"""Webhooks: who is told of changes, and what."""

@@ -1,0 +1,57 @@
+"""What an endpoint is told next of a payment, and what it is signed with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from florin_server.domain.sealed import Lost
+from florin_server.domain.webhooks.endpoint import type_of
+from florin_server.domain.webhooks.past import Past, as_of
+from florin_server.domain.webhooks.signing import Keys, event_id
+from florin_server.flows.app import Core
+from florin_server.flows.webhooks.endpoints import sealed_for
+from florin_server.store.webhooks.deliveries import Claimed, Work
+from florin_server.store.webhooks.endpoints import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One event as an endpoint is told it."""
+
+    id: str
+    version: int
+    event_type: str
+    body: bytes
+
+
+def next_message(core: Core, one: Claimed, work: Work) -> Message | None:
+    """The first change that the endpoint wants to hear of; None if it wants none of them."""
+    for change in work.changes:
+        event_type = type_of(change.cause, change.status)
+        if event_type is None or not one.endpoint.wants(event_type):
+            continue
+        if core.webhooks.body is None:
+            raise RuntimeError("nobody here writes what endpoints are told")
+        then = as_of(work.payment, change.version, change.status, change.at_us)
+        past = Past(then, work.merchant, event_type, one.endpoint.version, change.at_us)
+        body = core.webhooks.body(past)
+        name = event_id(change.payment_id, change.version)
+        return Message(name, change.version, event_type, body)
+    return None
+
+
+def opened(core: Core, endpoint_id: str, kept: Sequence[Secret]) -> list[Keys]:
+    """What messages are signed with, the newest first; Lost if the newest cannot be read."""
+    keys: list[Keys] = []
+    for secret in kept:
+        try:
+            text = core.seal.open(secret.sealed, sealed_for(endpoint_id, secret.n))
+        except Lost:
+            if not keys:
+                raise
+            continue
+        keys.append(Keys.of(text))
+    if not keys:
+        raise Lost
+    return keys

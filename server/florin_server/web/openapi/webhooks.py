@@ -1,0 +1,59 @@
+"""The section of webhooks: what Florin itself asks, and what it reads of the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from florin.v1 import webhook_pb2
+from florin_gateway.openapi import Schemas
+
+from florin_server.domain.webhooks.endpoint import EVENT_TYPES
+
+Json = dict[str, Any]
+
+_SIGNED = "See [Standard Webhooks](https://www.standardwebhooks.com)."
+_HEADERS = (
+    ("webhook-id", "The event's id, the same whenever it is told.", {"type": "string"}),
+    ("webhook-timestamp", "When it was signed, in seconds since 1970.", {"type": "string"}),
+    (
+        "webhook-signature",
+        f"Signatures with a blank between: `v1` by the secret, `v1a` by the public key. {_SIGNED}",
+        {"type": "string"},
+    ),
+)
+
+
+def webhooks(schemas: Schemas) -> Json:
+    """One entry for each type of event; all of them have one schema."""
+    body = schemas.answer(webhook_pb2.WebhookEvent.DESCRIPTOR)
+    return {one: {"post": _told(one, body)} for one in EVENT_TYPES}
+
+
+def _told(event_type: str, body: Json) -> Json:
+    name = "".join(part.capitalize() for part in event_type.split("."))
+    status = event_type.rpartition(".")[2]
+    return {
+        "operationId": f"on{name}",
+        "tags": ["Webhooks"],
+        "summary": f"A payment was {status}." if status == "created" else f"A payment is {status}.",
+        "security": [],
+        "parameters": [
+            {"name": name, "in": "header", "required": True, "description": told, "schema": schema}
+            for name, told, schema in _HEADERS
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "allOf": [body, {"properties": {"type": {"const": event_type}}}],
+                    }
+                }
+            },
+        },
+        "responses": {
+            "2XX": {"description": "The event was taken."},
+            "410": {"description": "The endpoint wants nothing any more, and is paused."},
+            "default": {"description": "The event is told again later; redirects count as this."},
+        },
+    }

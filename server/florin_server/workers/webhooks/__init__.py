@@ -1,0 +1,1 @@
+"""Tells endpoints what waits for them."""

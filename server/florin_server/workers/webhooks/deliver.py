@@ -1,0 +1,228 @@
+"""Delivers what waits: claimed under a lease, sent, and concluded, each by itself.
+
+Whoever hangs holds one connection of many. How much one endpoint, one host and one partner may have
+at a time is bounded, and an endpoint that keeps failing is left alone for longer and longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from florin_server.clock import first_of
+from florin_server.domain.sealed import Lost
+from florin_server.domain.webhooks import signing
+from florin_server.domain.webhooks.endpoint import Attempt, EndpointState
+from florin_server.flows.app import Core
+from florin_server.flows.webhooks.message import Message, next_message, opened
+from florin_server.outbound.outbound import Answer, NoAnswer, Outbound
+from florin_server.store.engine.query import StoreError
+from florin_server.store.webhooks import deliveries
+from florin_server.store.webhooks.deliveries import Claimed, Policy
+
+_log = logging.getLogger(__name__)
+
+# what nobody told this process of is found after this
+_LOOK_S = 0.5
+# and what comes meanwhile is begun together
+_PAUSE_S = 0.01
+# beyond the time of an attempt: what its conclusion may take in the store
+_LEASE_SPARE_S = 15.0
+_DAY_US = 86_400_000_000
+# of one endpoint at a time
+_TOGETHER = 4
+_GONE = 410
+# when what its host or its partner has no room for is looked at again
+_CROWDED_US = 100_000
+
+
+class Deliverer:
+    """Delivers for one process. `wall` is the time that receivers compare, seconds since 1970.
+
+    The service's own clock may be moved on by tests, and receivers believe theirs.
+    """
+
+    def __init__(
+        self, core: Core, outbound: Outbound, wall: Callable[[], float] = time.time
+    ) -> None:
+        self._core = core
+        self._outbound = outbound
+        self._wall = wall
+        self._settings = core.settings.webhooks
+        self._policy = Policy(
+            int(self._settings.give_up_days * _DAY_US), self._settings.attempts_kept
+        )
+        self._open: dict[asyncio.Task[None], Claimed] = {}
+        self._endpoints: Counter[str] = Counter()
+        self._hosts: Counter[str] = Counter()
+        self._partners: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        """Works until cancelled; what it has claimed by then is free for others."""
+        asked = self._core.webhooks.asked
+        try:
+            if self._core.store.exclusive:
+                await self._core.store.write(deliveries.free(self._core.clock.now_us()))
+            while True:
+                asked.clear()
+                if not await self._begin():
+                    await first_of(asked.wait(), self._core.clock.sleep(_LOOK_S))
+                # this machine's time: every change of a payment asks
+                await asyncio.sleep(_PAUSE_S)
+        finally:
+            await self._end()
+
+    async def _begin(self) -> bool:
+        """Begins what is due, as far as there is room; False if there was nothing to begin."""
+        room = self._settings.concurrency - len(self._open)
+        if room <= 0:
+            return False
+        now_us = self._core.clock.now_us()
+        busy = [one for one, count in self._endpoints.items() if count >= _TOGETHER]
+        if not await self._core.store.read(deliveries.is_due(now_us, busy)):
+            return False
+        lease_us = int((self._settings.timeout_s + _LEASE_SPARE_S) * 1_000_000)
+        found = await self._core.store.write(deliveries.claim(now_us, lease_us, busy, room))
+        late = [one for one in found if not self._has_room(one)]
+        if late:
+            # others of the same host or partner are on their way
+            await self._core.store.write(deliveries.give_back(late, now_us + _CROWDED_US))
+        for one in found:
+            if one not in late:
+                self._start(one)
+        return len(found) > len(late)
+
+    def _has_room(self, one: Claimed) -> bool:
+        """Counts it, if its endpoint, host and partner have room for one more."""
+        endpoint = one.endpoint
+        counted = (
+            (self._endpoints, endpoint.id, _TOGETHER),
+            (self._hosts, _host_of(endpoint.url), self._settings.host_concurrency),
+            (self._partners, endpoint.partner_id, max(1, self._settings.concurrency // 2)),
+        )
+        if any(count[key] >= most for count, key, most in counted):
+            return False
+        for count, key, _ in counted:
+            count[key] += 1
+        return True
+
+    def _start(self, one: Claimed) -> None:
+        task = asyncio.create_task(self._deliver(one))
+        self._open[task] = one
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        endpoint = self._open.pop(task).endpoint
+        for count, key in (
+            (self._endpoints, endpoint.id),
+            (self._hosts, _host_of(endpoint.url)),
+            (self._partners, endpoint.partner_id),
+        ):
+            count[key] -= 1
+            if not count[key]:
+                del count[key]
+        self._core.webhooks.asked.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # its claim lapses, and it is tried again
+            _log.error("an event could not be delivered", exc_info=error)
+
+    async def _deliver(self, one: Claimed) -> None:
+        core, now_us = self._core, self._core.clock.now_us()
+        try:
+            work = await core.store.read(deliveries.work(one, now_us))
+            message = None if work is None else next_message(core, one, work)
+            if work is None or message is None:
+                newest = one.waiting.newest
+                await core.store.write(deliveries.told(one, newest, now_us, None, 1))
+                return
+            try:
+                keys = opened(core, one.endpoint.id, work.secrets)
+            except Lost:
+                why = "its secret cannot be read any more: rotate it, and resume it"
+                await core.store.write(deliveries.halt(one, why, now_us))
+                return
+            headers = signing.headers(keys, message.id, int(self._wall()), message.body)
+            await self._send(one, message, headers)
+        except StoreError as error:
+            _log.warning("an event is delivered again later: %s", error)
+
+    async def _send(self, one: Claimed, message: Message, headers: dict[str, str]) -> None:
+        core, begun = self._core, time.monotonic()
+        answer: Answer | NoAnswer
+        try:
+            answer = await self._outbound.send(
+                "POST",
+                one.endpoint.url,
+                headers={
+                    **headers,
+                    "content-type": "application/json",
+                    "user-agent": "Florin-Webhooks",
+                },
+                body=message.body,
+                timeout_s=self._settings.timeout_s,
+                answer_bytes=self._settings.answer_bytes,
+            )
+        except NoAnswer as error:
+            answer = error
+        now_us = core.clock.now_us()
+        took_ms = int((time.monotonic() - begun) * 1000)
+        attempt = _attempt(one, message, answer, now_us, took_ms)
+        if attempt.succeeded:
+            await core.store.write(
+                deliveries.told(one, message.version, now_us, attempt, self._policy.attempts_kept)
+            )
+            core.meters.webhook("delivered")
+            return
+        core.meters.webhook("failed")
+        gone = attempt.status == _GONE
+        state = await core.store.write(
+            deliveries.failed(one, attempt, now_us, self._policy, gone=gone)
+        )
+        if state is EndpointState.PAUSED:
+            _log.warning("webhook endpoint %s is paused", one.endpoint.id)
+
+    async def _end(self) -> None:
+        claims = list(self._open.values())
+        tasks = list(self._open)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._outbound.close()
+        with suppress(StoreError):
+            await self._core.store.write(deliveries.give_back(claims, self._core.clock.now_us()))
+
+
+def _attempt(
+    one: Claimed, message: Message, answer: Answer | NoAnswer, now_us: int, took_ms: int
+) -> Attempt:
+    waiting = one.waiting
+    if isinstance(answer, NoAnswer):
+        status, fault, said = None, f"{answer.fault}: {answer}", ""
+    else:
+        # the store keeps no NUL
+        said = answer.body.decode("utf-8", "replace").replace("\0", "\ufffd")
+        status, fault = answer.status, None
+        if 300 <= status < 400:
+            fault = "redirected: redirects are not followed"
+    return Attempt(
+        waiting.endpoint_id,
+        0,
+        waiting.payment_id,
+        message.version,
+        message.event_type,
+        now_us,
+        took_ms,
+        status,
+        fault,
+        said,
+    )
+
+
+def _host_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port or parts.scheme}"

@@ -1,0 +1,293 @@
+"""What waits to be told: written with the change, claimed by one, in order, lost by nobody."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from florin_server.domain.accounts.account import Partner
+from florin_server.domain.payments.payment import CancelledReason, Merchant
+from florin_server.domain.sealed import Seal
+from florin_server.domain.webhooks import schedule
+from florin_server.domain.webhooks.endpoint import Attempt, Endpoint, EndpointState
+from florin_server.domain.webhooks.signing import Keys
+from florin_server.store.accounts import merchants
+from florin_server.store.payments import payments
+from florin_server.store.webhooks import deliveries, endpoints, outbox
+from florin_server.store.webhooks.deliveries import Policy
+from florin_server.store.webhooks.endpoints import Owner, Secret
+
+from tests.support.store_kit import NOW_US, payment
+
+LEASE_US = 60_000_000
+DAY_US = 86_400_000_000
+POLICY = Policy(give_up_us=3 * DAY_US, attempts_kept=5)
+SEAL = Seal([b"k" * 32])
+OWNER = Owner("par_1", live=False)
+
+
+def endpoint(number=1, **changes):
+    made = Endpoint(
+        id=f"whe_{number:03}",
+        partner_id="par_1",
+        merchant_id="mer_1",
+        live=False,
+        url=f"https://shop.example/{number}",
+        events=frozenset(),
+        description="",
+        version="2026-02-18",
+        state=EndpointState.ACTIVE,
+        paused_reason=None,
+        created_at_us=NOW_US,
+    )
+    return replace(made, **changes)
+
+
+def secret(n=1, expires_at_us=None):
+    keys = Keys(bytes([n]) * 32, bytes([n + 1]) * 32)
+    sealed = SEAL.close(keys.kept, "here", lambda size: b"n" * size)
+    return Secret(n, sealed, keys.public_key, expires_at_us)
+
+
+async def added(store, number=1, **changes):
+    made = endpoint(number, **changes)
+    assert await store.write(endpoints.add(made, secret(), 10)) is None
+    return made
+
+
+@pytest.fixture
+async def shop(store):
+    await store.write(
+        merchants.put_partner(Partner("par_1", "Partner", "2026-02-18", "active", NOW_US))
+    )
+    merchant = Merchant("mer_1", "par_1", "Shop", "a@b.c", None, "active", False, NOW_US)
+    await store.write(merchants.create(merchant))
+    return store
+
+
+async def claim(store, now_us=NOW_US, busy=(), limit=100):
+    return await store.write(deliveries.claim(now_us, LEASE_US, busy, limit))
+
+
+def attempt(one, status=200, at_us=NOW_US):
+    return Attempt(
+        one.endpoint.id, 0, one.waiting.payment_id, one.waiting.told + 1, "payment.created", at_us,
+        12, status, None, "ok",
+    )  # fmt: skip
+
+
+async def tell(store, one, now_us=NOW_US):
+    version = one.waiting.told + 1
+    return await store.write(deliveries.told(one, version, now_us, attempt(one), 5))
+
+
+async def fail(store, one, now_us=NOW_US, **options):
+    return await store.write(
+        deliveries.failed(one, attempt(one, 500, now_us), now_us, POLICY, **options)
+    )
+
+
+async def test_changes_wait_for_those_who_may_hear_of_them(shop):
+    await added(shop, 1)
+    await added(shop, 2, merchant_id=None)
+    # another merchant's, another partner's with the ids of ours, and one of the other mode
+    await added(shop, 3, merchant_id="mer_2")
+    await added(shop, 4, partner_id="par_2")
+    await added(shop, 5, partner_id="par_2", merchant_id="par_1")
+    await added(shop, 6, live=True)
+    made = await shop.write(payments.create(payment()))
+    assert [one.endpoint.id for one in await claim(shop)] == ["whe_001", "whe_002"]
+    assert (await claim(shop)) == []
+    assert made.id
+
+
+async def test_an_endpoint_hears_of_what_comes_after_it(shop):
+    first = await shop.write(payments.create(payment()))
+    await added(shop)
+    assert await claim(shop) == []
+    await shop.write(payments.cancel(first.id, CancelledReason.BY_USER, NOW_US))
+    (one,) = await claim(shop)
+    assert (one.waiting.told, one.waiting.newest) == (0, 1)
+
+
+async def test_one_payment_is_told_in_order_one_version_at_a_time(shop):
+    await added(shop)
+    made = await shop.write(payments.create(payment()))
+    (one,) = await claim(shop)
+    await shop.write(payments.cancel(made.id, CancelledReason.BY_USER, NOW_US))
+    # the second waits for the end of the first
+    assert await claim(shop) == []
+    work = await shop.read(deliveries.work(one, NOW_US))
+    assert [change.version for change in work.changes] == [0]
+    assert await tell(shop, one)
+    (two,) = await claim(shop)
+    assert (two.waiting.told, two.waiting.newest) == (0, 1)
+    work = await shop.read(deliveries.work(two, NOW_US))
+    assert [(change.version, change.status) for change in work.changes] == [(1, "cancelled")]
+    assert await tell(shop, two)
+    figures = await shop.survey(deliveries.figures())
+    assert (figures.waiting, figures.oldest_us) == (0, None)
+    assert await claim(shop, NOW_US + DAY_US) == []
+
+
+async def test_what_a_dead_process_claimed_is_claimed_again_and_it_ends_nothing_more(shop):
+    await added(shop)
+    await shop.write(payments.create(payment()))
+    (dead,) = await claim(shop)
+    assert await claim(shop, NOW_US + LEASE_US - 1) == []
+    (one,) = await claim(shop, NOW_US + LEASE_US)
+    assert not await tell(shop, dead)
+    await fail(shop, dead)
+    await shop.write(deliveries.give_back([dead], NOW_US))
+    assert await claim(shop, NOW_US + LEASE_US) == []
+    assert await tell(shop, one)
+    # what it did is written down all the same
+    assert len(await shop.read(endpoints.attempts("whe_001", None, 10))) == 3
+
+
+async def test_a_process_that_is_alone_frees_what_the_one_before_had(shop):
+    await added(shop)
+    await shop.write(payments.create(payment()))
+    assert len(await claim(shop)) == 1
+    await shop.write(deliveries.free(NOW_US))
+    assert len(await claim(shop)) == 1
+
+
+async def test_a_failure_is_tried_again_later_and_given_up_after_three_days(shop):
+    await added(shop)
+    made = await shop.write(payments.create(payment()))
+    now_us, tried = NOW_US, 0
+    while found := await claim(shop, now_us):
+        state = await fail(shop, found[0], now_us)
+        tried += 1
+        now_us += 12 * 3600 * 1_000_000 + 5_000_000_000
+    assert state is EndpointState.PAUSED
+    assert tried < 12
+    (known,) = await shop.read(endpoints.listed("par_1", None, False, "", 10))
+    assert known.paused_reason == "every attempt failed for 3 days"
+    # nothing is lost: it waits, and goes on when it is resumed
+    await shop.write(endpoints.resume(known.id, now_us))
+    (one,) = await claim(shop, now_us)
+    assert (one.waiting.payment_id, one.waiting.told) == (made.id, -1)
+
+
+async def test_one_payment_that_is_refused_holds_up_no_other(shop):
+    await added(shop)
+    bad = await shop.write(payments.create(payment()))
+    (one,) = await claim(shop)
+    await fail(shop, one)
+    good = await shop.write(payments.create(payment()))
+    (two,) = await claim(shop)
+    assert two.waiting.payment_id == good.id
+    assert await tell(shop, two)
+    later = NOW_US + 2 * schedule.retry_after_us(1, bad.id)
+    assert [found.waiting.payment_id for found in await claim(shop, later)] == [bad.id]
+
+
+async def test_an_endpoint_that_fails_rests_and_is_tried_with_one_at_a_time(shop):
+    await added(shop)
+    for _ in range(20):
+        await shop.write(payments.create(payment()))
+    for _ in range(schedule.FAILING):
+        (one,) = await claim(shop)
+        await fail(shop, one)
+    assert await claim(shop) == []
+    (one,) = await claim(shop, NOW_US + 5_000_000)
+    await tell(shop, one, NOW_US + 5_000_000)
+    # one that is well gets a few
+    assert len(await claim(shop, NOW_US + 5_000_000)) == 4
+
+
+async def test_an_endpoint_that_is_gone_is_paused_at_once(shop):
+    await added(shop)
+    await shop.write(payments.create(payment()))
+    (one,) = await claim(shop)
+    assert await fail(shop, one, gone=True) is EndpointState.PAUSED
+    assert await claim(shop, NOW_US + DAY_US) == []
+
+
+async def test_busy_and_paused_endpoints_and_suspended_partners_are_left_out(shop):
+    await added(shop, 1)
+    await added(shop, 2)
+    await shop.write(payments.create(payment()))
+    assert [one.endpoint.id for one in await claim(shop, busy=["whe_001"])] == ["whe_002"]
+    await shop.write(endpoints.pause("whe_001", "why"))
+    assert await claim(shop) == []
+    await shop.write(endpoints.resume("whe_001", NOW_US))
+    await shop.write(merchants.set_partner_status("par_1", "suspended"))
+    assert await claim(shop) == []
+    await shop.write(merchants.set_partner_status("par_1", "active"))
+    assert len(await claim(shop)) == 1
+
+
+async def test_a_clock_that_was_far_ahead_holds_nothing_up(shop):
+    await added(shop)
+    future = NOW_US + 365 * DAY_US
+    await shop.write(payments.create(payment(created_at_us=future, updated_at_us=future)))
+    assert len(await claim(shop)) == 1
+
+
+async def test_a_payment_is_told_again_from_a_version_on(shop):
+    await added(shop)
+    made = await shop.write(payments.create(payment()))
+    await shop.write(payments.cancel(made.id, CancelledReason.BY_USER, NOW_US))
+    for _ in range(2):
+        (one,) = await claim(shop)
+        await tell(shop, one)
+    assert await shop.write(outbox.replay("whe_001", made.id, 1, NOW_US)) == 1
+    (one,) = await claim(shop)
+    assert (one.waiting.told, one.waiting.newest) == (0, 1)
+    # asked for while it is told: it begins again, and the attempt of before ends nothing
+    await shop.write(outbox.replay("whe_001", made.id, 0, NOW_US))
+    assert not await tell(shop, one)
+    (again,) = await claim(shop)
+    assert again.waiting.told == -1
+
+
+async def test_the_last_attempts_are_kept_and_no_more(shop):
+    await added(shop)
+    for _ in range(8):
+        await shop.write(payments.create(payment()))
+        (one,) = await claim(shop)
+        await tell(shop, one)
+    kept = await shop.read(endpoints.attempts("whe_001", None, 100))
+    assert [found.n for found in kept] == [8, 7, 6, 5, 4]
+    payment_id = kept[1].payment_id
+    (found,) = await shop.read(endpoints.attempts("whe_001", payment_id, 100))
+    assert (found.status, found.answer, found.succeeded) == (200, "ok", True)
+
+
+async def test_an_endpoint_that_was_deleted_leaves_nothing_and_ends_nothing(shop):
+    await added(shop)
+    await shop.write(payments.create(payment()))
+    (one,) = await claim(shop)
+    await shop.write(endpoints.forget("whe_001"))
+    assert not await tell(shop, one)
+    assert await fail(shop, one) is EndpointState.PAUSED
+    assert await shop.read(endpoints.attempts("whe_001", None, 10)) == []
+    assert await shop.read(endpoints.secrets("whe_001", NOW_US)) == []
+
+
+async def test_an_owner_has_one_endpoint_at_a_url_and_so_many_at_all(shop):
+    made = await added(shop)
+    again = replace(made, id="whe_other")
+    assert await shop.write(endpoints.add(again, secret(), 10)) == "whe_001"
+    with pytest.raises(OverflowError):
+        await shop.write(endpoints.add(endpoint(2), secret(), 1))
+
+
+async def test_secrets_overlap_for_as_long_as_they_were_told_to(shop):
+    await added(shop)
+    until = NOW_US + DAY_US
+    for n in (2, 3, 4, 5):
+        assert await shop.read(endpoints.next_secret("whe_001")) == n
+        await shop.write(endpoints.rotate("whe_001", secret(n), NOW_US, until))
+    assert [one.n for one in await shop.read(endpoints.secrets("whe_001", NOW_US))] == [5, 4, 3]
+    assert [one.n for one in await shop.read(endpoints.secrets("whe_001", until))] == [5]
+
+
+async def test_another_partner_has_no_such_endpoint(shop):
+    await added(shop)
+    assert await shop.read(endpoints.one(OWNER, "whe_001")) is not None
+    assert await shop.read(endpoints.one(Owner("par_2", live=False), "whe_001")) is None
+    assert await shop.read(endpoints.one(Owner("par_1", live=True), "whe_001")) is None

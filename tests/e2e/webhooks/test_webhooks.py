@@ -1,0 +1,344 @@
+"""A merchant's back end hears of every change, without holding a connection."""
+
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from tests.support.answering import answering, answers, endless, never
+from tests.support.api import Refused
+from tests.support.desk import ORDER, opened
+from tests.support.receiver import OK, Receiver, verify_public
+from tests.support.until import until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
+
+PATH = "/v1/webhook-endpoints"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk(tmp_path_factory):
+    home = tmp_path_factory.mktemp("webhooks") / "home"
+    webhooks = {"networks": ["127.0.0.0/8"], "timeout_s": 1, "endpoints_max": 100}
+    async with opened(home, webhooks=webhooks) as desk:
+        yield desk
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def shop(desk):
+    """A tenant of its own, with a back end."""
+    tenant = await desk.tenant()
+    async with answering(OK) as server:
+        receiver = Receiver(server)
+        server.say = receiver
+        yield Shop(desk, tenant, receiver)
+
+
+class Shop:
+    def __init__(self, desk, tenant, receiver):
+        self.desk, self.tenant, self.receiver = desk, tenant, receiver
+        self.key = {"Api-Key": tenant.headers["Api-Key"]}
+
+    async def call(self, method, path, body=None):
+        return await self.desk.rest.call(method, PATH + path, self.key, body)
+
+    async def endpoint(self, path="/hooks", **more):
+        body = {"url": self.receiver.url(path), **more}
+        made = await self.call("POST", "", body)
+        self.receiver.secret = self.receiver.secret or made["secret"]
+        return made
+
+    async def pay(self, *outcomes):
+        created = await self.desk.rest.call("POST", "/v1/payments", self.tenant.headers, ORDER)
+        for outcome in outcomes:
+            await self.simulate(created["paymentId"], outcome)
+        return created["paymentId"]
+
+    async def simulate(self, payment_id, outcome):
+        path = f"/v1/sandbox/payments/{payment_id}/simulate"
+        await self.desk.rest.call("POST", path, self.tenant.headers, {"outcome": outcome})
+
+    async def detail(self, payment_id):
+        return await self.desk.rest.call("GET", f"/v1/payments/{payment_id}", self.tenant.headers)
+
+    async def attempts(self, endpoint_id):
+        return (await self.call("GET", f"/{endpoint_id}/attempts"))["attempts"]
+
+    async def failed(self, endpoint_id, count=1):
+        """The attempts once so many failed."""
+
+        async def found():
+            told = [one for one in await self.attempts(endpoint_id) if not one["succeeded"]]
+            return told if len(told) >= count else None
+
+        return await until(found)
+
+
+async def test_every_change_is_told_as_it_is_asked_for(shop):
+    """What is told at each version is what GET told at that version, whenever it is delivered."""
+    made = await shop.endpoint(description="orders")
+    payment_id = await shop.pay()
+    seen = [await shop.detail(payment_id)]
+    for outcome in ("stall", "succeeded"):
+        await shop.simulate(payment_id, outcome)
+        seen.append(await shop.detail(payment_id))
+    events = await shop.receiver.came(3)
+    assert [one["type"] for one in events] == [
+        "payment.created",
+        "payment.processing",
+        "payment.succeeded",
+    ]
+    assert [one["data"] for one in events] == seen
+    assert [one["id"] for one in events] == [f"evt_{payment_id[4:]}_{n}" for n in range(3)]
+    assert {one["apiVersion"] for one in events} == {"2026-02-18"}
+    assert [one["timestamp"] for one in events] == [one["lastUpdatedAt"] for one in seen]
+    verify_public(shop.receiver.server.came[0], made["endpoint"]["publicKeys"][0])
+
+    async def taken():
+        found = await shop.attempts(made["endpoint"]["id"])
+        return found if len(found) == 3 else None
+
+    assert [
+        (one["version"], one["httpStatus"], one["succeeded"]) for one in await until(taken)
+    ] == [
+        (2, 204, True),
+        (1, 204, True),
+        (0, 204, True),
+    ]
+
+
+@pytest.mark.parametrize("outcome", ["failed", "expired", "cancelled"])
+async def test_every_end_is_told_and_what_came_before_it_as_it_was(shop, outcome):
+    """An endpoint that was away hears of each version as it was, when it is back."""
+    made = await shop.endpoint()
+    shop.receiver.say = answers(500)
+    payment_id = await shop.pay()
+    seen = [await shop.detail(payment_id)]
+    await shop.simulate(payment_id, outcome)
+    seen.append(await shop.detail(payment_id))
+    await shop.failed(made["endpoint"]["id"])
+    shop.receiver.say = OK
+    shop.receiver.server.came.clear()
+    shop.desk.clock.advance(6)
+    events = await shop.receiver.came(2)
+    assert [one["type"] for one in events] == ["payment.created", f"payment.{outcome}"]
+    assert [one["data"] for one in events] == seen
+
+
+async def test_a_payment_on_a_chain_is_told_with_its_transaction(shop):
+    await shop.endpoint(events=["payment.processing", "payment.succeeded"])
+    offer = await shop.desk.offer(tenant=shop.tenant)
+    await shop.desk.confirm(offer)
+    await shop.desk.ended(offer.payment_id)
+    processing, succeeded = await shop.receiver.came(2)
+    assert (processing["type"], succeeded["type"]) == ("payment.processing", "payment.succeeded")
+    assert succeeded["data"] == await shop.detail(offer.payment_id)
+    assert processing["data"]["buyer"] == succeeded["data"]["buyer"]
+    assert processing["data"]["info"] is None
+
+
+async def test_endpoints_hear_of_their_own_merchant_or_of_all_of_the_partner(shop):
+    other = await shop.desk.merchant(shop.tenant)
+    stranger = await shop.desk.tenant()
+    ours = shop.tenant.merchant.id
+    of_one = await shop.endpoint("/one", merchantId=ours)
+    of_other = await shop.endpoint("/other", merchantId=other.id)
+    of_all = await shop.endpoint("/all")
+    their_key = {"Api-Key": stranger.headers["Api-Key"]}
+    body = {"url": shop.receiver.url("/theirs")}
+    theirs = await shop.desk.rest.call("POST", PATH, their_key, body)
+    payment_id = await shop.pay()
+    await shop.receiver.came(1, "/one", of_one["secret"])
+    await shop.receiver.came(1, "/all", of_all["secret"])
+    assert shop.receiver.events("/other", of_other["secret"]) == []
+    assert shop.receiver.events("/theirs", theirs["secret"]) == []
+    # nor can a stranger see, change, replay or delete what is not its own
+    strange = theirs["endpoint"]["id"]
+    for method, path, sent in (
+        ("GET", "", None),
+        ("PATCH", "", {"paused": True}),
+        ("DELETE", "", None),
+        ("POST", "/rotate", {}),
+        ("GET", "/attempts", None),
+        ("POST", "/replay", {"paymentId": payment_id}),
+        ("POST", "/take", {}),
+    ):
+        with pytest.raises(Refused) as refused:
+            await shop.call(method, f"/{strange}{path}", sent)
+        assert (refused.value.http, refused.value.details) == (
+            404,
+            {"reason": "webhook_not_found"},
+        ), path
+    with pytest.raises(Refused) as refused:
+        await shop.desk.rest.call(
+            "POST", f"{PATH}/{strange}/replay", their_key, {"paymentId": payment_id}
+        )
+    assert refused.value.code == "payment_not_found"
+    with pytest.raises(Refused) as refused:
+        await shop.endpoint("/x", merchantId=stranger.merchant.id)
+    assert refused.value.code == "merchant_not_found"
+
+
+async def test_a_secret_is_told_once_and_rotated_with_an_overlap(shop):
+    made = await shop.endpoint()
+    endpoint_id = made["endpoint"]["id"]
+    assert made["secret"].startswith("whsec_")
+    shown = await shop.call("GET", f"/{endpoint_id}")
+    assert "secret" not in shown
+    assert made["secret"] not in str(await shop.call("GET", ""))
+    rotated = await shop.call("POST", f"/{endpoint_id}/rotate", {"overlapSeconds": 60})
+    assert rotated["secret"] != made["secret"]
+    await shop.pay()
+    # both receivers, that with the old secret and that with the new one, take it
+    assert await shop.receiver.came(1, secret=made["secret"])
+    assert await shop.receiver.came(1, secret=rotated["secret"])
+    shop.desk.clock.advance(61)
+    shop.receiver.server.came.clear()
+    await shop.pay()
+    await shop.receiver.came(1, secret=rotated["secret"])
+    request = shop.receiver.server.came[0]
+    with pytest.raises(WebhookVerificationError):
+        Webhook(made["secret"]).verify(request.body, dict(request.headers))
+    on_disk = str(shop.desk.select("SELECT * FROM webhook_secret"))
+    assert rotated["secret"].removeprefix("whsec_") not in on_disk
+
+
+async def test_a_url_has_one_endpoint_and_the_refusal_says_what_to_do(shop):
+    made = await shop.endpoint()
+    with pytest.raises(Refused) as refused:
+        await shop.endpoint()
+    assert (refused.value.http, refused.value.details["reason"]) == (409, "webhook_url_taken")
+    assert made["endpoint"]["id"] in refused.value.message
+    other = await shop.endpoint("/second")
+    with pytest.raises(Refused) as refused:
+        await shop.call("PATCH", f"/{other['endpoint']['id']}", {"url": shop.receiver.url()})
+    assert refused.value.http == 409
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://a.example/", "https://u:p@a.example/", "shop.example/hook", "https://a b/", "x"]
+)
+async def test_what_is_no_https_url_is_refused(shop, url):
+    with pytest.raises(Refused) as refused:
+        await shop.call("POST", "", {"url": url})
+    assert (refused.value.code, refused.value.issues[0]["field"]) == ("params_validation", "url")
+
+
+async def test_an_event_that_is_none_is_refused(shop):
+    with pytest.raises(Refused) as refused:
+        await shop.endpoint(events=["payment.lost"])
+    assert "payment.lost is none of payment.created" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("say", "status", "told"),
+    [
+        (never, None, "timeout"),
+        (answers(302, location="http://127.0.0.1:1/"), 302, "redirects are not followed"),
+        (answers(500, b"our database is down"), 500, None),
+        (answers(404), 404, None),
+    ],
+)
+async def test_each_bad_answer_is_told_and_the_event_comes_again(shop, say, status, told):
+    made = await shop.endpoint()
+    shop.receiver.say = say
+    payment_id = await shop.pay()
+    (attempt,) = await shop.failed(made["endpoint"]["id"])
+    assert attempt["httpStatus"] == status
+    assert told is None or told in attempt["error"]
+    if status == 500:
+        assert attempt["answer"] == "our database is down"
+    shop.receiver.say = OK
+    shop.receiver.server.came.clear()
+    shop.desk.clock.advance(6)
+    (event,) = await shop.receiver.came(1)
+    assert event["data"]["paymentId"] == payment_id
+
+
+async def test_an_answer_of_megabytes_counts_by_its_status_and_is_kept_in_part(shop):
+    made = await shop.endpoint()
+    shop.receiver.say = endless
+    await shop.pay()
+
+    async def taken():
+        return await shop.attempts(made["endpoint"]["id"])
+
+    (attempt,) = await until(taken)
+    assert attempt["succeeded"]
+    assert attempt["answer"] == "x" * 1000
+
+
+async def test_nobody_there_and_an_address_that_is_not_public_are_told(shop):
+    inside = await shop.call("POST", "", {"url": "https://10.1.2.3/hook"})
+    nobody = await shop.call("POST", "", {"url": "http://127.0.0.1:9/hook"})
+    await shop.pay()
+    (attempt,) = await shop.failed(inside["endpoint"]["id"])
+    assert attempt["error"].startswith("address_not_allowed: the host has no public address")
+    (attempt,) = await shop.failed(nobody["endpoint"]["id"])
+    assert attempt["error"] == "connection_failed: the connection was refused"
+
+
+async def test_an_endpoint_that_is_gone_is_paused_and_goes_on_when_it_is_resumed(shop):
+    made = await shop.endpoint()
+    endpoint_id = made["endpoint"]["id"]
+    shop.receiver.say = answers(410)
+    payment_id = await shop.pay("succeeded")
+    await shop.failed(endpoint_id)
+    shown = await shop.call("GET", f"/{endpoint_id}")
+    assert (shown["status"], shown["pausedReason"]) == ("paused", "it answered 410: it is gone")
+    shop.receiver.say = OK
+    shop.receiver.server.came.clear()
+    shown = await shop.call("PATCH", f"/{endpoint_id}", {"paused": False})
+    assert (shown["status"], shown["pausedReason"]) == ("active", None)
+    events = await shop.receiver.came(2)
+    assert [one["data"]["version"] for one in events] == [0, 1]
+    assert events[0]["data"]["paymentId"] == payment_id
+
+
+async def test_a_payment_is_replayed_from_a_version_under_the_same_ids(shop):
+    made = await shop.endpoint()
+    payment_id = await shop.pay("stall", "succeeded")
+    before = await shop.receiver.came(3)
+    body = {"paymentId": payment_id, "fromVersion": 1}
+    told = await shop.call("POST", f"/{made['endpoint']['id']}/replay", body)
+    assert told == {"paymentId": payment_id, "toVersion": 2}
+    events = await shop.receiver.came(5)
+    assert events[3:] == before[1:]
+
+
+async def test_an_endpoint_that_was_deleted_hears_nothing_more(shop):
+    made = await shop.endpoint()
+    endpoint_id = made["endpoint"]["id"]
+    assert (await shop.call("DELETE", f"/{endpoint_id}")) == {"id": endpoint_id, "deleted": True}
+    await shop.endpoint("/other")
+    await shop.pay()
+    await until(lambda: len(shop.receiver.server.came) >= 1)
+    assert [one.line.split()[1] for one in shop.receiver.server.came] == ["/other"]
+    with pytest.raises(Refused) as refused:
+        await shop.call("DELETE", f"/{endpoint_id}")
+    assert refused.value.http == 404
+
+
+async def test_one_without_a_url_is_asked_for_what_waits(shop):
+    made = await shop.call("POST", "", {})
+    path = f"/{made['endpoint']['id']}/take"
+    payment_id = await shop.pay("succeeded")
+    (event,) = (await shop.call("POST", path, {}))["events"]
+    assert event["eventId"] == f"evt_{payment_id[4:]}_0"
+    # it is nobody else's until a receipt comes, or a minute is over
+    assert (await shop.call("POST", path, {}))["events"] == []
+    receipts = [{"token": event["token"], "httpStatus": 200}]
+    (event,) = (await shop.call("POST", path, {"receipts": receipts}))["events"]
+    assert event["eventId"] == f"evt_{payment_id[4:]}_1"
+    # a receipt that comes twice, or of something else, ends nothing
+    assert (await shop.call("POST", path, {"receipts": receipts}))["events"] == []
+    shop.desk.clock.advance(61)
+    (again,) = (await shop.call("POST", path, {}))["events"]
+    assert again["eventId"] == event["eventId"]
+    late = [{"token": event["token"], "httpStatus": 200}]
+    assert (await shop.call("POST", path, {"receipts": late}))["events"] == []
+    receipts = [{"token": again["token"], "httpStatus": 200}]
+    assert (await shop.call("POST", path, {"receipts": receipts}))["events"] == []
+    shop.desk.clock.advance(3600)
+    assert (await shop.call("POST", path, {}))["events"] == []
