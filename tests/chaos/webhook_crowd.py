@@ -1,0 +1,106 @@
+"""A thousand endpoints, of which one in ten never answers: how long do the others wait?
+
+Each endpoint is one of a merchant of its own, and hears of payments that come at a steady pace.
+`python -m tests.chaos.webhook_crowd [endpoints] [rounds] [payments a second]`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import uvloop
+from florin_server.domain.payments.payment import Merchant
+from florin_server.flows.webhooks import endpoints
+from florin_server.flows.webhooks.endpoints import By, Wanted
+from florin_server.store.accounts import merchants
+
+from tests.support.answering import Request, answering, answers, never
+from tests.support.api import RestApi
+from tests.support.desk import ORDER
+from tests.support.service import running
+from tests.support.until import until
+
+_SERVERS = 10
+_OK = answers(204)
+
+
+class Clocked:
+    """Takes events, and notes when each came first."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, float] = {}
+
+    async def __call__(self, request: Request, out: asyncio.StreamWriter) -> None:
+        self.at.setdefault(json.loads(request.body)["data"]["paymentId"], time.monotonic())
+        await _OK(request, out)
+
+
+async def crowd(folder: Path, count: int, rounds: int, per_second: float) -> dict[str, object]:
+    """Tells each endpoint of so many payments; answers how long those waited that answer."""
+    came = Clocked()
+    async with AsyncExitStack() as stack:
+        open_ = stack.enter_async_context
+        well = [await open_(answering(came)) for _ in range(_SERVERS)]
+        hung = [await open_(answering(never)) for _ in range(_SERVERS)]
+        webhooks = {"networks": ["127.0.0.0/8"]}
+        service = await open_(running(folder / "home", webhooks=webhooks))
+        session = await open_(aiohttp.ClientSession())
+        env = service.home.read_demo_env()
+        api = RestApi(session, env["FLORIN_BASE_URL"], env)
+        app = service.app
+        one = await app.store.read(merchants.merchant(env["FLORIN_MERCHANT_ID"]))
+        assert one is not None
+        shops = []
+        for n in range(count):
+            servers = hung if n % 10 == 0 else well
+            url = f"http://127.0.0.1:{servers[n % 100 // 10].port}/{n}"
+            shops.append(await _shop(app, one, n, url))
+        begun = await _pay(api, shops * rounds, per_second)
+        wanted = [pay for n, pay in enumerate(begun) if n % count % 10]
+        await until(lambda: len(came.at) >= len(wanted), patience_s=120)
+    waited = sorted(came.at[payment_id] - begun[payment_id] for payment_id in came.at)
+    return {
+        "events": len(waited),
+        "p50": round(waited[len(waited) // 2], 3),
+        "p99": round(waited[len(waited) * 99 // 100], 3),
+        "max": round(waited[-1], 3),
+    }
+
+
+async def _shop(app: object, like: Merchant, number: int, url: str) -> str:
+    merchant = replace(like, id=f"mrch_crowd{number}")
+    await app.store.write(merchants.put_merchant(merchant))
+    by = By(merchant.partner_id, live=False, version="2026-02-18")
+    await endpoints.create(app, by, merchant.id, Wanted(url, frozenset({"payment.created"})))
+    return merchant.id
+
+
+async def _pay(api: RestApi, shops: list[str], per_second: float) -> dict[str, float]:
+    """Makes one payment of each shop; answers when each was asked for, in order."""
+    begun: dict[str, float] = {}
+    start = time.monotonic()
+    for n, merchant_id in enumerate(shops):
+        await asyncio.sleep(max(0.0, start + n / per_second - time.monotonic()))
+        at = time.monotonic()
+        headers = {**api.merchant, "Merchant-Id": merchant_id}
+        made = await api.call("POST", "/v1/payments", headers, ORDER)
+        begun[made["paymentId"]] = at
+    return begun
+
+
+def main(count: int = 1000, rounds: int = 2, per_second: int = 40) -> None:
+    """Prints what was measured."""
+    with tempfile.TemporaryDirectory() as folder:
+        print(uvloop.run(crowd(Path(folder), count, rounds, per_second)))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
