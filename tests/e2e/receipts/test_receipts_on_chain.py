@@ -18,7 +18,7 @@ from tests.support.solana import AT_ONCE, SolanaWallet
 from tests.support.solana_offers import offered
 from tests.support.wallet import Wallet
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 MERCHANT = "0x" + "5a" * 20
 CHAIN = f"eip155:{DEVNET.chain_id}"

@@ -10,7 +10,7 @@ from tests.support.desk import ORDER, opened
 from tests.support.receipts import JWKS, Verifier, outcomes, receipt_of
 from tests.support.until import until
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
