@@ -20,7 +20,7 @@ DOCUMENTS = (
     *(
         f"docs/{name}.md"
         for name in (
-            *("payments", "clients", "payment-methods", "solana", "sandbox", "real-chains"),
+            *("payments", "checkout", "clients", "payment-methods", "solana", "sandbox", "real-chains"),
             *(
                 "merchants",
                 "prices",
