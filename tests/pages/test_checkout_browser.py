@@ -159,7 +159,6 @@ async def test_buyers_go_back_after_three_seconds(desk, person, outcome, url):
     await page.route(SHOP, lambda route: route.fulfill(body="<title>Shop</title>"))
     await page.goto(desk.rest.base + path)
     await expect(page.locator("#count")).to_have_text(re.compile("in .3. s"))
-    assert await violations(page) == []
     await page.clock.run_for(2_900)
     await expect(page.locator("#count")).to_have_text(re.compile("in .1. s"))
     await page.clock.run_for(200)

@@ -22,6 +22,7 @@ DOCUMENTS = (
         for name in (
             *(
                 "payments",
+                "checkout",
                 "webhooks",
                 "receipts",
                 "command-line",

@@ -27,9 +27,12 @@ RESERVED = (
 )
 
 
-def hosted(app: App) -> Routes:
-    """Pages about payments and buyers, by method and path template: they need the service."""
-    found = {**payments.routes(app), **receipts.routes(app)}
+def hosted(app: App, consoles: Routes) -> Routes:
+    """Pages about payments and buyers, by method and path template: they need the service.
+
+    `consoles` are served beside them, and named where people look for them.
+    """
+    found = {**payments.routes(app), **receipts.routes(app), **consoles}
     found |= {(method, capture.PATH): handler for method, handler in capture.routes(app).items()}
     read = icons.routes(app)
     found |= {(method, path): read[path] for method in _READ for path in read}

@@ -207,6 +207,7 @@ async def days_of_payments(walk: Walk, block: Block) -> None:
 @step("docs/payment-methods.md", "Coin", 0)
 @step("docs/solana.md", "", 0)
 @step("docs/payments.md", "In a browser", 1)
+@step("docs/checkout.md", "What an operator can choose", 0)
 @step("docs/prices.md", "Sources", 0)
 @step("docs/nodes-and-relayers.md", "Nodes", 0)
 @step("docs/nodes-and-relayers.md", "Relayers", 0)

@@ -87,7 +87,7 @@ async def start(
         server,
         stack,
         problems,
-        pages={**web.hosted(app), **consoles.of_merchants(app, grpc)},
+        pages=web.hosted(app, consoles.of_merchants(app, grpc)),
         proxies=proxies_of(app.settings),
         observe=observing.of_rest(seen),
     )

@@ -1,0 +1,1 @@
+"""`make screenshots`: pictures of every state of the hosted pages, for people and documents."""
