@@ -98,7 +98,7 @@ def merchants(word: str) -> dict[str, dict]:
             "assets": {word: word},
             "path": "/x",
         },
-        "wrong": {"message": word},
+        "wrong": {"message": word, "request_id": word},
     }
 
 
