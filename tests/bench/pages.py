@@ -1,4 +1,4 @@
-"""Pages of a list of a million payments: how long they take, and whether deep ones take longer."""
+"""Pages of a list of a million payments: how long they take, deep ones too, and the console's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from florin_server.store.payments.listing import Filters, Order, Position
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import history
+from tests.bench import console, history
+from tests.bench.florin import florin
 from tests.bench.history import END_US, MERCHANTS, PARTNER, RARE
 from tests.bench.report import Figure
 from tests.bench.size import sized
@@ -33,13 +34,15 @@ SCOPES = {"partner": _ALL, "merchant": replace(_ALL, merchants=MERCHANTS[:1])}
 ORDERS = {"date": Order(False, True), "amount": Order(True, True)}
 
 
-def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
+def measure(pool: ProcessPoolExecutor) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
         path = Path(folder) / "florin.db"
         started = time.perf_counter()
         history.write(path, PAYMENTS)
         made_s = time.perf_counter() - started
-        return asyncio.run(_measure(path, made_s))
+        figures = asyncio.run(_measure(path, made_s))
+    with florin() as running:
+        return [*figures, *console.measure(running, pool)]
 
 
 async def _measure(path: Path, made_s: float) -> list[Figure]:

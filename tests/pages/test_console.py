@@ -223,6 +223,8 @@ async def test_a_key_that_only_reads_is_told_so(desk, person):
     told = await person.fill(payment, f"{payment}/refund")
     assert told.status == 403
     assert "may not do this" in told.text
+    # by which the log is searched
+    assert re.search(r"Request <code>\w+</code>", told.text)
     form = {"merchant": tenant.merchant.id, "amount": "1", "unit": "iso4217/USD"}
     path = "/console/payments/new"
     assert (await person.fill(path, path, **form)).status == 403

@@ -75,7 +75,7 @@ async def test_an_endpoint_from_its_creation_to_its_end(up, forks):
 
 
 async def test_a_machine_that_nobody_reaches_listens(up, forks):
-    """What Florin tells is handed on, signed with the secret that is shown; then it is forgotten."""
+    """What Florin tells is handed on, signed with the secret that is shown."""
     async with answering(answers(200)) as server:
         url = f"http://127.0.0.1:{server.port}/hooks"
         listening = forks.begin("listen", "--forward-to", url, home=up.home.path)
@@ -101,4 +101,4 @@ def test_what_cannot_be_meant_is_told(up, forks):
     refused = run(up, forks, "listen", "--forward-to", "localhost:3000")
     assert refused.status == 2
     refused = run(up, forks, "webhooks", "pause", "whe_none")
-    assert (refused.status, refused.err) == (1, "Not done: No such webhook endpoint\n")
+    assert (refused.status, refused.err) == (3, "Not done: No such webhook endpoint\n")

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from florin_server.boot.servers import consoles
 from florin_server.boot.service import Service
 from florin_server.cli.console import console, told_line
+from florin_server.web.console.site import ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class Places:
     grpc: str
     operator: str
     metrics: Sequence[str] = ()
+    console: bool = False
     chains: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -33,6 +36,7 @@ class Places:
             grpc=service.grpc.target,
             operator=service.grpc.operator_target,
             metrics=[service.metrics_url] if service.metrics_url else [],
+            console=consoles.wants_merchants(service.settings),
             chains={"evm_rpc": service.evm_rpc_url, "solana_rpc": service.solana_rpc_url},
         )
 
@@ -53,6 +57,7 @@ class Places:
         rpc, solana = (self.chains.get(one, "") for one in ("evm_rpc", "solana_rpc"))
         places = {
             "REST": self.http,
+            "Console": f"{self.http}{ROOT}" if self.console and self.http else "",
             "gRPC": self.grpc,
             "Metrics": " ".join(self.metrics),
             "Test chain": rpc and f"{rpc}  (JSON-RPC, chain id 31337)",

@@ -19,7 +19,7 @@ from florin_server.boot.processes.order import Order
 from florin_server.boot.processes.sharing import shared_store
 from florin_server.boot.processes.supervisor import DiedEarly, Patience, Phase, Supervisor
 from florin_server.boot.role import Role
-from florin_server.boot.servers import gateway, metrics
+from florin_server.boot.servers import consoles, gateway, metrics
 from florin_server.boot.servers.addresses import (
     GRPC_PORT,
     METRICS_PORT,
@@ -95,6 +95,7 @@ class _Sockets:
             grpc=spelled(settings.host, _port(self.grpc)),
             operator=spelled(_HERE, _port(self.operator)),
             metrics=[metrics.url_of(one) for one in self.metrics],
+            console=consoles.wants_merchants(settings),
         )
 
     def order(

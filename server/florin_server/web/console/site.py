@@ -203,13 +203,14 @@ class Site:
             # its key was revoked, or the operator's token is another one now
             self.sessions.end(visit.session)
             return self._sign_in_first(visit.request, self.sessions.taken(visit.request))
-        answer = self.wrong(visit, refused.status, told_of(refused))
+        request_id = next((str(v) for name, v in refused.metadata if name == "request-id"), "")
+        answer = self.wrong(visit, refused.status, told_of(refused), request_id)
         return replace(answer, headers=(*answer.headers, *refused.headers))
 
-    def wrong(self, visit: Visit, status: int, message: str) -> PlainAnswer:
-        """A page that says what went wrong, and where to go on."""
+    def wrong(self, visit: Visit, status: int, message: str, request_id: str = "") -> PlainAnswer:
+        """A page that says what went wrong, and where to go on; the log has the request's id."""
         title = "Not allowed" if status == 403 else "Not done"
-        return visit.page("wrong", title, status, message=message)
+        return visit.page("wrong", title, status, message=message, request_id=request_id)
 
     def page(
         self, visit: Visit, template: str, title: str, status: int, values: Mapping[str, Any]

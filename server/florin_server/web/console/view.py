@@ -130,7 +130,8 @@ class Show:
         kind, _, name = one.unit.partition("/")
         if kind == "caip19":
             return self.minor(name, one.value)
-        return self._written(one.value, CURRENCIES[name].decimals, one.currency)
+        known = CURRENCIES.get(name)
+        return self._written(one.value, known.decimals if known else 0, one.currency)
 
     def cause(self, cause: str) -> str:
         """What changed a payment, in words."""

@@ -1,0 +1,186 @@
+"""Whatever the API tells, pages of the consoles show as a text: all texts here are hostile."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from florin.v1 import (
+    account_pb2,
+    held_pb2,
+    ledger_pb2,
+    listing_pb2,
+    merchant_pb2,
+    partner_pb2,
+    payment_pb2,
+    payout_pb2,
+    system_pb2,
+    trace_pb2,
+)
+from florin_server.clock import TestClock
+from florin_server.web import render
+from florin_server.web.console.charts import HEIGHT, WIDTH, charts
+from florin_server.web.console.fields import grouped
+from florin_server.web.console.listing import Asked, table
+from florin_server.web.console.view import Show
+from florin_server.web.language import words
+from google.protobuf.descriptor import FieldDescriptor as Field
+
+from tests.pages.test_templates import HOSTILE, Seen
+
+NOW_US = 1_800_000_000_000_000
+SHOW = Show(SimpleNamespace(asset=lambda _: None, clock=TestClock(NOW_US)))
+_SCALAR = {Field.CPPTYPE_BOOL: True, Field.CPPTYPE_DOUBLE: 1.5, Field.CPPTYPE_FLOAT: 1.5}
+
+
+def filled(message, word: str):
+    """A message with every field set: texts are the word, and each list has two members."""
+    for field in message.DESCRIPTOR.fields:
+        if field.message_type is not None and field.message_type.name == "Timestamp":
+            getattr(message, field.name).seconds = NOW_US // 1_000_000
+        elif field.message_type is not None and field.is_repeated:
+            for _ in range(2):
+                filled(getattr(message, field.name).add(), word)
+        elif field.message_type is not None:
+            filled(getattr(message, field.name), word)
+        else:
+            value = word if field.cpp_type == Field.CPPTYPE_STRING else _value(field)
+            if field.is_repeated:
+                getattr(message, field.name).extend([value, value])
+            else:
+                setattr(message, field.name, value)
+    return message
+
+
+def _value(field):
+    if field.enum_type is not None:
+        return field.enum_type.values[1].number
+    return _SCALAR.get(field.cpp_type, 7)
+
+
+def merchants(word: str) -> dict[str, dict]:
+    """Values of the merchants' pages."""
+    listed = filled(listing_pb2.ListPaymentsResponse(), word)
+    payment = filled(merchant_pb2.PaymentDetail(), word)
+    given = dict.fromkeys(
+        ("merchant", "amount", "unit", "reference", "minutes", "success_url", "error_url"), word
+    )
+    own = filled(account_pb2.ListMerchantsResponse(), word)
+    return {
+        "payments": {"found": listed, "merchants": own.merchants, "partners": (), **_lists(word)},
+        "merchant/overview": {
+            "charts": charts(listed.data, NOW_US, 7),
+            "count": 2,
+            "all_shown": True,
+            "days": 7,
+            "spans": (7, 30),
+            "width": WIDTH,
+            "height": HEIGHT,
+        },
+        "merchant/payment": {
+            "payment": payment,
+            "events": filled(payment_pb2.ListPaymentEventsResponse(), word).events,
+            "outcomes": {"succeeded": 1},
+            "can_refund": True,
+            "can_cancel": True,
+            "path": "/x",
+        },
+        "merchant/create": {
+            "given": given,
+            "problem": word,
+            "merchants": own.merchants,
+            "units": {word: word},
+        },
+        "merchant/merchants": {"found": own, "search": word},
+        "merchant/merchant": {
+            "merchant": own.merchants[0],
+            "settlements": filled(account_pb2.Settlements(), word),
+            "assets": {word: word},
+            "path": "/x",
+        },
+        "wrong": {"message": word, "request_id": word},
+    }
+
+
+def _lists(word: str) -> dict:
+    choices = {"statuses": ("failed",), "networks": [word], "tokens": [word]}
+    form = grouped([(name, word) for name in ("from", "reference", "merchant", "token", "cursor")])
+    return {"asked": Asked(form), "choices": choices, "path": "/console/payments"}
+
+
+def operators(word: str) -> dict[str, dict]:
+    """Values of the operator's pages."""
+    listed = filled(listing_pb2.ListPaymentsResponse(), word)
+    traced = filled(trace_pb2.TracePaymentResponse(), word)
+    system = filled(system_pb2.GetSystemStatusResponse(), word)
+    balances = filled(ledger_pb2.ListBalancesResponse(), word).balances
+    partners = filled(partner_pb2.ListPartnersResponse(), word).partners
+    return {
+        "payments": {"found": listed, "merchants": (), "partners": partners, **_lists(word)},
+        "operator/status": {
+            "system": system,
+            "alarms": [(word, one) for one in system.conditions],
+            "executors": filled(system_pb2.ListExecutorsResponse(), word).executors,
+            "coins": {word: balances},
+            "burn": balances,
+        },
+        "operator/payment": {
+            "payment": traced.payment,
+            "partner": word,
+            "events": traced.events,
+            "transactions": traced.transactions,
+            "entries": filled(ledger_pb2.ListEntriesResponse(), word).entries,
+        },
+        "operator/payouts": {
+            "payouts": filled(payout_pb2.ListPayoutsResponse(), word).payouts,
+            "everything": True,
+            "assets": {word: word},
+        },
+        "operator/held": {
+            "held": filled(held_pb2.ListHeldPaymentsResponse(), word).held_payments,
+            "everything": False,
+        },
+        "operator/books": {
+            "balances": balances,
+            "checked": filled(ledger_pb2.CheckLedgerResponse(), word),
+        },
+        "operator/accounts": {
+            "partners": partners,
+            "keys": filled(partner_pb2.ListApiKeysResponse(), word).keys,
+            "wallets": filled(partner_pb2.ListWalletsResponse(), word).wallets,
+            "scopes": (word,),
+        },
+        "operator/key": {"key": filled(partner_pb2.ApiKey(), word), "secret": word},
+    }
+
+
+PAGES = [("merchant", one) for one in merchants("x")] + [("operator", o) for o in operators("x")]
+
+
+def page(realm: str, template: str, word: str) -> Seen:
+    values = (merchants if realm == "merchant" else operators)(word)[template]
+    common = {
+        "realm": SimpleNamespace(name=realm, links=(("/console", word),)),
+        "session": SimpleNamespace(holder=word, live=True),
+        "title": word,
+        "words": words("en", "site"),
+        "show": SHOW,
+        "csrf": word,
+        "form_id": lambda: word,
+        "at": word,
+    }
+    return Seen(render.html(f"console/{template}.html", 200, (), **common, **values).body)
+
+
+@pytest.mark.parametrize(("realm", "template"), PAGES)
+def test_every_text_is_a_text_and_nothing_else(realm, template):
+    usual, hostile = page(realm, template, "Zephyr"), page(realm, template, HOSTILE)
+    assert hostile.tags == usual.tags
+    assert sum("Zephyr" in one for one in usual.texts) > 3
+
+
+def test_a_file_has_no_cell_that_computes():
+    for begin in ("=", "+", "-", "@", "\t", "\r"):
+        rows = filled(listing_pb2.ListPaymentsResponse(), f"{begin}1").data
+        for line in table(SHOW, rows).body.decode().splitlines()[1:]:
+            assert not any(one.lstrip('"').startswith(begin) for one in line.split(","))
