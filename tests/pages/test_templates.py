@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from decimal import Decimal
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -23,33 +21,10 @@ from florin_server.web.payments import page as payments
 from florin_server.web.payments.page import Chain, Checkout, Paid
 from jinja2 import UndefinedError
 
+from tests.support.page_texts import HOSTILE, Seen
+
 FOLDER = Path(render.__file__).with_name("templates")
 HTML = sorted(str(file.relative_to(FOLDER)) for file in FOLDER.rglob("*.html"))
-# ends a text, an attribute in either quotes, a tag, a script, a style and a comment
-HOSTILE = """</script></style>--><script>alert(1)</script>"'&amp;<b onclick='x'>{{ 7 * 7 }}${x}"""
-
-
-class Seen(HTMLParser):
-    """A page as a browser takes it: tags with the names of their attributes, and all texts."""
-
-    def __init__(self, page: bytes) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, ...]] = []
-        self.texts: list[str] = []
-        self.feed(page.decode())
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, *(name for name, _ in attrs)))
-        self.texts += [value or "" for _, value in attrs]
-
-    def handle_data(self, data):
-        # what scripts are given is JSON in which no tag can end
-        self.texts.append(str(json.loads(data)) if data.startswith('{"') else data)
-
-    def times(self, text: str) -> int:
-        """How often it is there, also in the JSON that a wallet or a script is told."""
-        return sum(one.replace('\\"', '"').replace("\\'", "'").count(text) for one in self.texts)
 
 
 def forms(word: str) -> Form:

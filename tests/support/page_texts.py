@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from html.parser import HTMLParser
 
 NASTY = """<script>alert(1)</script> & "Söhne" <img src=x onerror='alert(2)'>"""
 
@@ -15,3 +17,30 @@ def text_of(page: str) -> str:
     """What a reader sees."""
     body = page[page.index("<body") :]
     return " ".join(re.sub(r"<[^>]*>", " ", body).split())
+
+
+# ends a text, an attribute in either quotes, a tag, a script, a style and a comment
+HOSTILE = """</script></style>--><script>alert(1)</script>"'&amp;<b onclick='x'>{{ 7 * 7 }}${x}"""
+
+
+class Seen(HTMLParser):
+    """A page as a browser takes it: tags with the names of their attributes, and all texts."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, ...]] = []
+        self.texts: list[str] = []
+        self.feed(page.decode())
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, *(name for name, _ in attrs)))
+        self.texts += [value or "" for _, value in attrs]
+
+    def handle_data(self, data):
+        # what scripts are given is JSON in which no tag can end
+        self.texts.append(str(json.loads(data)) if data.startswith('{"') else data)
+
+    def times(self, text: str) -> int:
+        """How often it is there, also in the JSON that a wallet or a script is told."""
+        return sum(one.replace('\\"', '"').replace("\\'", "'").count(text) for one in self.texts)

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from florin.v1 import condition_pb2, ledger_pb2, system_pb2
 from florin_gateway.plain import PlainAnswer
 
+from florin_server.domain.ledger.accounts import Kind, kind_of, wallet
 from florin_server.web.console.site import ROOT, Visit
 
 _OK = condition_pb2.CONDITION_STATE_OK
-_WALLET = "wallet:"
 
 
 async def show(visit: Visit) -> PlainAnswer:
@@ -30,7 +30,7 @@ async def show(visit: Visit) -> PlainAnswer:
         alarms=alarms,
         executors=senders.executors,
         coins={one.id: _coin(balances.balances, one.id) for one in senders.executors},
-        burn=[one for one in balances.balances if one.account.startswith("expense:")],
+        burn=[one for one in balances.balances if kind_of(one.account) is Kind.EXPENSE],
     )
 
 
@@ -56,5 +56,5 @@ def _coin(
     balances: Iterable[ledger_pb2.LedgerBalance], account: str
 ) -> list[ledger_pb2.LedgerBalance]:
     """What a wallet of ours holds by the books, coin and tokens."""
-    wanted = f"{_WALLET}{account}".lower()
+    wanted = wallet(account).lower()
     return [one for one in balances if one.account.lower() == wanted]

@@ -1,4 +1,4 @@
-"""`python -m tools.screenshots [folder]`: takes the pictures, into docs/pictures unless told."""
+"""`python -m tests.screenshots [folder]`: takes the pictures, into docs/pictures unless told."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from playwright.async_api import Page
 
+from tests.screenshots.pictures import PICTURES, Picture
 from tests.support.browser import launched, visitor
 from tests.support.desk import opened
-from tools.screenshots.pictures import PICTURES, Picture
 
 FOLDER = Path(__file__).parents[2] / "docs/pictures"
 _PHONE = {"width": 390, "height": 700}
