@@ -75,7 +75,7 @@ async def test_an_endpoint_from_its_creation_to_its_end(up, forks):
 
 
 async def test_a_machine_that_nobody_reaches_listens(up, forks):
-    """What Florin tells is handed on, signed with the secret that is shown."""
+    """What is told is handed on, signed with the secret that is shown; nothing is left of it."""
     async with answering(answers(200)) as server:
         url = f"http://127.0.0.1:{server.port}/hooks"
         listening = forks.begin("listen", "--forward-to", url, home=up.home.path)
