@@ -66,7 +66,7 @@ class Place:
             )
         return cls(addresses["grpc"], home.read_demo_env())
 
-    def said(self, chosen: str | None, variable: str) -> str:
+    def said(self, variable: str, chosen: str | None = None) -> str:
         """What was chosen, or the environment says, or demo.env; empty if nothing does."""
         return chosen or os.environ.get(variable) or self.sandbox.get(variable, "")
 
@@ -76,8 +76,8 @@ def as_merchant(at: At) -> Iterator[Client]:
     """A client with a partner's key, for one merchant; ends the program if asked in vain."""
     place = Place.of(at)
     credentials = {
-        "api_key": _needed(place.said(at.api_key, KEY), KEY, "--api-key"),
-        "merchant_id": _needed(place.said(at.merchant, MERCHANT), MERCHANT, "--merchant"),
+        "api_key": _needed(place.said(KEY, at.api_key), KEY, "--api-key"),
+        "merchant_id": _needed(place.said(MERCHANT, at.merchant), MERCHANT, "--merchant"),
     }
     with _asked(place, at, credentials) as client:
         yield client
@@ -87,9 +87,9 @@ def as_merchant(at: At) -> Iterator[Client]:
 def as_partner(at: At) -> Iterator[tuple[Client, str]]:
     """The same for all merchants of the partner, with the one that was named, if any was."""
     place = Place.of(at)
-    key = _needed(place.said(at.api_key, KEY), KEY, "--api-key")
+    key = _needed(place.said(KEY, at.api_key), KEY, "--api-key")
     with _asked(place, at, {"api_key": key}) as client:
-        yield client, place.said(at.merchant, MERCHANT)
+        yield client, place.said(MERCHANT, at.merchant)
 
 
 def _needed(said: str, variable: str, option: str) -> str:
@@ -103,7 +103,7 @@ def _needed(said: str, variable: str, option: str) -> str:
 def as_wallet(at: At) -> Iterator[tuple[Client, Place]]:
     """A client with a wallet's app id; ends the program if asked in vain."""
     place = Place.of(at)
-    app, device = place.said(None, APP), place.said(None, CLIENT)
+    app, device = place.said(APP), place.said(CLIENT)
     if not app:
         why = f"{APP} is not in the environment: wallets have an app id"
         fail("Not asked", why, Exit.MISUSED)
