@@ -66,7 +66,7 @@ class Place:
             )
         return cls(addresses["grpc"], home.read_demo_env())
 
-    def said(self, chosen: str | None, variable: str) -> str:
+    def said(self, variable: str, chosen: str | None = None) -> str:
         """What was chosen, or the environment says, or demo.env; empty if nothing does."""
         return chosen or os.environ.get(variable) or self.sandbox.get(variable, "")
 
@@ -96,8 +96,8 @@ async def as_merchant_at_once(at: At) -> AsyncIterator[AsyncClient]:
 
 def _merchants(place: Place, at: At) -> dict[str, str]:
     return {
-        "api_key": _needed(place.said(at.api_key, KEY), KEY, "--api-key"),
-        "merchant_id": _needed(place.said(at.merchant, MERCHANT), MERCHANT, "--merchant"),
+        "api_key": _needed(place.said(KEY, at.api_key), KEY, "--api-key"),
+        "merchant_id": _needed(place.said(MERCHANT, at.merchant), MERCHANT, "--merchant"),
     }
 
 
@@ -105,9 +105,9 @@ def _merchants(place: Place, at: At) -> dict[str, str]:
 def as_partner(at: At) -> Iterator[tuple[Client, str]]:
     """The same for all merchants of the partner, with the one that was named, if any was."""
     place = Place.of(at)
-    key = _needed(place.said(at.api_key, KEY), KEY, "--api-key")
+    key = _needed(place.said(KEY, at.api_key), KEY, "--api-key")
     with _asked(place, at, {"api_key": key}) as client:
-        yield client, place.said(at.merchant, MERCHANT)
+        yield client, place.said(MERCHANT, at.merchant)
 
 
 def _needed(said: str, variable: str, option: str) -> str:
@@ -121,7 +121,7 @@ def _needed(said: str, variable: str, option: str) -> str:
 def as_wallet(at: At) -> Iterator[tuple[Client, Place]]:
     """A client with a wallet's app id; ends the program if asked in vain."""
     place = Place.of(at)
-    app, device = place.said(None, APP), place.said(None, CLIENT)
+    app, device = place.said(APP), place.said(CLIENT)
     if not app:
         why = f"{APP} is not in the environment: wallets have an app id"
         fail("Not asked", why, Exit.MISUSED)

@@ -97,6 +97,11 @@ def test_each_kind_of_option_is_paid(link, pay, amount, option, methods):
     assert len(sent) == methods.count("eth_sendTransaction")
 
 
+def test_a_shell_that_has_read_demo_env_pays_too(up, link, pay):
+    status, steps, err = pay(link("12.50 USD"), "--option", "1", **up.env)
+    assert (status, err, steps[-1]["status"]["status"]) == (0, "", "succeeded")
+
+
 async def test_an_account_with_code_that_cannot_sign_pays_by_itself(up, link, pay, tmp_path):
     key = Account.create()
     async with aiohttp.ClientSession() as session:

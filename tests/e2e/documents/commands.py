@@ -40,7 +40,8 @@ async def keys_that_may_do_less(walk: Walk, block: Block) -> None:
 
 @step(LINE, "For scripts", 0)
 async def for_scripts(walk: Walk, block: Block) -> None:
-    paid, why = (await walk.shell.run(f"( {block.text} ) 2>&1")).splitlines()[0::1][:2]
+    paid, why, ended = (await walk.shell.run(f"(\n{block.text}\n) 2>&1")).splitlines()
+    assert ended == "ended with 3"
     assert json.loads(paid)["status"]["status"] == "succeeded"
     assert json.loads(why)["error"]["code"] == "payment_not_found"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -27,9 +27,12 @@ class Chains:
     nodes: Mapping[str, str] = field(repr=False)  # they often hold a key
 
     @classmethod
-    def of(cls, ids: Sequence[str], urls: Sequence[str], sandbox: Mapping[str, str]) -> Chains:
-        """Those that were named; the embedded ones if none was. Ends the program for wrong ones."""
-        nodes = {sandbox[chain]: sandbox[url] for chain, url in _SANDBOX if chain in sandbox}
+    def of(cls, ids: Sequence[str], urls: Sequence[str], said: Callable[[str], str]) -> Chains:
+        """Those that were named, else those that `said` tells of demo.env.
+
+        Ends the program if there are none, or they are named wrongly.
+        """
+        nodes = {said(chain): said(url) for chain, url in _SANDBOX if said(chain) and said(url)}
         named = [*ids]
         for one in urls:
             chain, equals, url = one.partition("=")

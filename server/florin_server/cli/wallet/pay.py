@@ -44,7 +44,7 @@ def run(at: At, wanted: Wanted) -> None:
     """Pays, and ends as the payment does."""
     try:
         with as_wallet(at) as (client, place):
-            chains = Chains.of(wanted.chains, wanted.rpc_urls, place.sandbox)
+            chains = Chains.of(wanted.chains, wanted.rpc_urls, place.said)
             status = _Buyer(client, wanted, chains).pay()
     except (WalletError, Refused, OSError) as error:
         fail(_FAILED, error)
