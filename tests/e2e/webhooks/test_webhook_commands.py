@@ -43,7 +43,7 @@ async def test_an_endpoint_from_its_creation_to_its_end(up, forks):
         assert (secret[:6], word) == ("whsec_", "Endpoint")
         endpoint_id = endpoint_id.rstrip(".")
         again = await typed("webhooks", "create", url, "--partner", partner)
-        assert (again.status, endpoint_id in again.err) == (1, True)
+        assert (again.status, endpoint_id in again.err) == (6, True)
         payment_id = (await typed("trigger", "succeeded")).out.strip()
         await until(lambda: server.came)
 
@@ -101,4 +101,4 @@ def test_what_cannot_be_meant_is_told(up, forks):
     refused = run(up, forks, "listen", "--forward-to", "localhost:3000")
     assert refused.status == 2
     refused = run(up, forks, "webhooks", "pause", "whe_none")
-    assert (refused.status, refused.err) == (3, "Not done: No such webhook endpoint\n")
+    assert (refused.status, refused.err) == (3, "Not done: No such webhook endpoint (invalid_params)\n")
