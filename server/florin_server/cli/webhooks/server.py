@@ -9,7 +9,7 @@ from typing import Any
 
 from florin_client import AsyncClient
 
-from florin_server.boot.home import Home
+from florin_server.boot.home import Home, Refused
 from florin_server.boot.servers.upstream import Link
 from florin_server.cli.console import fail, settings_of
 
@@ -54,5 +54,8 @@ def server(given: dict[str, Any], target: str | None, *, tls: bool, ca: Path | N
     if not found:
         fail("Not done", f"say which Florin: --server host:port, or {TARGET} in the environment")
     link = Link(tls=tls, ca=ca)
-    link.check(found)
+    try:
+        link.check(found)
+    except Refused as error:
+        fail("Not done", error)
     return Server(found, env[KEY], env[MERCHANT], link)
