@@ -93,6 +93,7 @@ STATEMENTS = {
 READS_ALL = {
     "customers_OFFERED",
     "customers_PAID",
+    "deliveries_CLAIMED",
     "deliveries_DUE",
     "deliveries_FIGURES",
     "deliveries_FREE",

@@ -53,7 +53,7 @@ async def test_an_endpoint_from_its_creation_to_its_end(up, forks):
 
         told = await until(attempted, patience_s=60)
         assert "503" in told
-        assert "closed\ufffd[2J" in told
+        assert "closed?[2J" in told
         server.say = answers(204)
         assert (await typed("webhooks", "pause", endpoint_id)).out == f"{endpoint_id} is paused.\n"
         listed = (await typed("webhooks", "list", "--paused")).out
@@ -101,4 +101,5 @@ def test_what_cannot_be_meant_is_told(up, forks):
     refused = run(up, forks, "listen", "--forward-to", "localhost:3000")
     assert refused.status == 2
     refused = run(up, forks, "webhooks", "pause", "whe_none")
-    assert (refused.status, refused.err) == (3, "Not done: No such webhook endpoint (invalid_params)\n")
+    assert refused.status == 3
+    assert "No such webhook endpoint" in refused.err

@@ -113,7 +113,7 @@ def _row(one: webhook_admin_pb2.PartnerEndpoint) -> tuple[str, ...]:
 
 def _attempt(one: webhook_pb2.WebhookAttempt) -> tuple[str, ...]:
     # what strangers answered moves no cursor
-    said = "".join(ch if ch.isprintable() else "\ufffd" for ch in one.error or one.answer)
+    said = "".join(ch if ch.isprintable() else "?" for ch in one.error or one.answer)
     return (
         minute(one, "at"),
         one.event_id,

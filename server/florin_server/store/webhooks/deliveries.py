@@ -170,6 +170,7 @@ _FREE = Statement(
     .where(_row.claimed == true(), _row.next_at_us.is_not(None))
     .values(next_at_us=param("now_us"), claimed=false())
 )
+_CLAIMED = Statement(select(_row.endpoint_id).where(_row.claimed == true()).limit(1))
 _SUCCEEDED = Statement(
     update(webhook_endpoint)
     .where(_end.id == param("endpoint"))
@@ -373,6 +374,12 @@ def give_back(claims: Collection[Claimed], now_us: int) -> Op[None]:
     """What was claimed and not concluded is free again from a time on."""
     if claims:
         yield _BACK.many([{**_own(one.waiting), "now_us": now_us} for one in claims])
+
+
+@operation
+def any_claimed() -> Op[bool]:
+    """True if something is claimed, by whomever."""
+    return bool((yield _CLAIMED()))
 
 
 @operation

@@ -66,8 +66,10 @@ class Deliverer:
         """Works until cancelled; what it has claimed by then is free for others."""
         asked = self._core.webhooks.asked
         try:
-            if self._core.store.exclusive:
-                await self._core.store.write(deliveries.free(self._core.clock.now_us()))
+            store = self._core.store
+            # what a process before this one had, and nobody has now
+            if store.exclusive and await store.read(deliveries.any_claimed()):
+                await store.write(deliveries.free(self._core.clock.now_us()))
             while True:
                 asked.clear()
                 if not await self._begin():

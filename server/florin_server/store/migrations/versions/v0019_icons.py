@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "v0020"
+revision = "v0019"
 down_revision = "v0018"
 branch_labels = None
 depends_on = None
