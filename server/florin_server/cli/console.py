@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
@@ -53,6 +54,27 @@ def note(text: str) -> None:
     """Says something beside the result, which others may read from stdout; not to programs."""
     if not is_json():
         _aside.print(text, markup=False)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Shows whoever sits before it that something lasts, and for how long it has."""
+    if is_json() or not _aside.is_terminal:
+        # what is no terminal gets no line that is drawn again and again
+        yield
+        return
+    # only who waits needs them
+    from rich.progress import (  # noqa: PLC0415
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=_aside, transient=True) as shown:
+        shown.add_task(what, total=None)
+        yield
 
 
 def told(document: Any) -> bool:

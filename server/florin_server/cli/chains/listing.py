@@ -11,7 +11,7 @@ from florin_server.boot.chains import connected, prices
 from florin_server.boot.chains.keys import Keyring
 from florin_server.boot.chains.setup import own_secrets
 from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, note, table, told
+from florin_server.cli.console import console, fail, note, table, told, working
 from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.flows.operator.health import faults
@@ -52,7 +52,8 @@ def run(given: dict[str, Any]) -> None:
     """Prints all chains, assets and nodes, and on stderr what is wrong with the chains."""
     settings = settings_of(given)
     try:
-        seen = asyncio.run(_look(settings))
+        with working("Asking the nodes"):
+            seen = asyncio.run(_look(settings))
     except (Refused, OSError) as error:
         fail("Not done", error)
     notes = [*prices.unpriced_everywhere(settings)]

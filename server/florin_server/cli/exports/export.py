@@ -11,7 +11,7 @@ from typing import Any
 
 from florin_server.boot.exports.store import of_home
 from florin_server.boot.home import Refused
-from florin_server.cli.console import console, fail, table, told
+from florin_server.cli.console import console, fail, table, told, working
 from florin_server.cli.operation import misused
 from florin_server.cli.settings import settings_of
 from florin_server.domain.exports.error import NotExported
@@ -54,7 +54,7 @@ def _run(opened: AbstractContextManager[Origin], wanted: Wanted) -> None:
     if unknown := [name for name in wanted.tables if name not in TABLES]:
         misused(f"there is no table {unknown[0]}; there are {', '.join(TABLES)}")
     try:
-        with opened as origin:
+        with working("Exporting"), opened as origin:
             written = _written(origin, wanted)
     except (NotExported, Refused, StoreError, OSError) as error:
         fail("Not exported", error)

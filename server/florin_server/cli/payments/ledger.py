@@ -12,7 +12,7 @@ from rich.markup import escape
 from florin_server.boot.home import Home, Refused
 from florin_server.boot.operator.client import operator
 from florin_server.boot.operator.error import OperatorError
-from florin_server.cli.console import console, fail, note, plain, table, told
+from florin_server.cli.console import console, fail, note, plain, table, told, working
 from florin_server.cli.exits import Exit
 from florin_server.cli.operation import ask, minute, refused
 from florin_server.cli.settings import settings_of
@@ -34,7 +34,9 @@ _WORDS = {
 def check(given: dict[str, Any]) -> None:
     """Prints how the books compare; exits with 1 unless they are whole and no money is missing."""
     try:
-        found = asyncio.run(asked(settings_of(given)))
+        settings = settings_of(given)
+        with working("Comparing the books with the chains"):
+            found = asyncio.run(asked(settings))
     except OperatorError as error:
         refused(error)
     except (Refused, OSError) as error:

@@ -9,7 +9,7 @@ from typing import Any
 from florin_server.boot import copies, stores
 from florin_server.boot.copies import Copied
 from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, told
+from florin_server.cli.console import console, fail, told, working
 from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.store.engine.query import StoreError
@@ -23,7 +23,8 @@ def backup(given: dict[str, Any], file: Path) -> None:
     settings = settings_of(given)
     try:
         Home(settings.home).require()
-        copied = copies.backup(stores.where(settings), file)
+        with working("Writing a copy"):
+            copied = copies.backup(stores.where(settings), file)
     except (Refused, StoreError, OSError) as error:
         fail("Not backed up", error)
     _tell(copied, str(file))
@@ -59,7 +60,8 @@ def _filled(settings: Settings, source: Path | Database) -> Copied:
     if home.addresses() is not None:
         raise Refused("Florin runs: stop it first")
     home.open()
-    return asyncio.run(copies.restore(source, stores.where(settings)))
+    with working("Filling the store"):
+        return asyncio.run(copies.restore(source, stores.where(settings)))
 
 
 def _is_sqlite(file: Path) -> bool:

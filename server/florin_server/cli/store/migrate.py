@@ -6,7 +6,7 @@ from typing import Any
 
 from florin_server.boot import stores
 from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, told
+from florin_server.cli.console import console, fail, told, working
 from florin_server.cli.settings import settings_of
 from florin_server.store.engine import migrating
 from florin_server.store.engine.query import StoreError
@@ -25,7 +25,8 @@ def run(given: dict[str, Any], *, status: bool, sql: bool) -> None:
             return
         if not status:
             Home(settings.home).open()
-            migrating.upgrade(store)
+            with working("Bringing the store to the schema of this Florin"):
+                migrating.upgrade(store)
         found = migrating.standing(store)
     except (Refused, StoreError, OSError) as error:
         fail("Not migrated", error)
