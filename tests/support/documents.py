@@ -20,7 +20,8 @@ DOCUMENTS = (
     *(
         f"docs/{name}.md"
         for name in (
-            *("payments", "checkout", "clients", "payment-methods", "solana", "sandbox", "real-chains"),
+            *("payments", "checkout", "clients", "payment-methods"),
+            *("solana", "sandbox", "real-chains"),
             *(
                 "merchants",
                 "prices",
