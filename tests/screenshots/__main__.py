@@ -1,10 +1,11 @@
-"""`python -m tests.screenshots [folder]`: takes the pictures, into docs/pictures unless told."""
+"""`python -m tests.screenshots [name …]`: takes all pictures, or some, into docs/pictures."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from playwright.async_api import Page
@@ -18,36 +19,37 @@ _PHONE = {"width": 390, "height": 700}
 _PATIENCE_MS = 120_000
 
 
-def main(folder: Path) -> None:
-    """Takes every picture; the folder then holds these and no other."""
-    folder.mkdir(parents=True, exist_ok=True)
-    asyncio.run(_take(folder))
-    for file in folder.glob("*.png"):
+def main(names: Sequence[str]) -> None:
+    """Takes the pictures of these names, or all; the folder then holds no others than there are."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    asyncio.run(_take([one for one in PICTURES if one.name in names or not names]))
+    for file in FOLDER.glob("*.png"):
         if file.stem not in {picture.name for picture in PICTURES}:
             file.unlink()
 
 
-async def _take(folder: Path) -> None:
+async def _take(pictures: Sequence[Picture]) -> None:
     with tempfile.TemporaryDirectory(prefix="florin-pictures-") as home:
         async with opened(Path(home), pay_url="") as desk, launched() as browser:
-            for picture in PICTURES:
+            for picture in pictures:
                 async with visitor(
                     browser, viewport=_PHONE, locale=picture.language, color_scheme=picture.scheme
                 ) as person:
                     page = await person.tab()
+                    page.set_default_timeout(_PATIENCE_MS)
                     await picture.reach(desk, page)
                     person.complaints.clear()
-                    await _shoot(page, picture, folder)
+                    await _shoot(page, picture)
 
 
-async def _shoot(page: Page, picture: Picture, folder: Path) -> None:
+async def _shoot(page: Page, picture: Picture) -> None:
     # no picture differs from the one before by its payment's number
     await page.evaluate(
         "() => document.querySelectorAll('code').forEach(one => { one.textContent = '…'; })"
     )
-    file = folder / f"{picture.name}.png"
-    await page.screenshot(path=file, full_page=True, animations="disabled", timeout=_PATIENCE_MS)
+    file = FOLDER / f"{picture.name}.png"
+    await page.screenshot(path=file, full_page=True, animations="disabled")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
+    main(sys.argv[1:])
