@@ -88,7 +88,8 @@ async def test_a_machine_that_nobody_reaches_listens(up, forks):
         shown = await asyncio.to_thread(listening.stdout.readline)
         assert shown.split() == ["payment.created", f"evt_{payment_id[4:]}_0", "200"]
         listening.send_signal(signal.SIGINT)
-        assert await asyncio.to_thread(listening.wait, 60) == 0
+        await asyncio.to_thread(listening.communicate, timeout=60)
+        assert listening.returncode == 0
     listed = await asyncio.to_thread(run, up, forks, "webhooks", "list")
     assert urlsplit(url).netloc not in listed.out
     assert len(listed.out.splitlines()) == 1
