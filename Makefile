@@ -70,7 +70,7 @@ gallery: $(DEV)
 	$(BIN)/python -m tools.gallery
 
 screenshots: $(DEV)
-	$(BIN)/python -m tools.screenshots
+	$(BIN)/python -m tests.screenshots
 
 newcomer: $(DEV)
 	$(BIN)/python -m tests.newcomer

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal, DecimalTuple, localcontext
+from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Final
 
@@ -77,7 +77,7 @@ class Words:
     def number(self, value: Decimal) -> str:
         """A number with all of its digits, as the language groups them."""
         # 1 and 1.00 are equal, and not written alike
-        return _number(self.language, value.as_tuple())
+        return _number(self.language, str(value))
 
     def amount(self, value: Decimal, symbol: str) -> str:
         """An amount to the last digit, with what it is an amount of: "12.50 USD"."""
@@ -127,11 +127,11 @@ def _quality(weight: str) -> float:
 
 
 @functools.lru_cache(_KEPT)
-def _number(language: str, digits: DecimalTuple) -> str:
-    value = Decimal(digits)
-    places = max(0, -int(digits.exponent))
+def _number(language: str, written: str) -> str:
+    value = Decimal(written)
+    places = max(0, -int(value.as_tuple().exponent))
     pattern = "#,##0" + ("." + "0" * places if places else "")
-    with localcontext(prec=len(digits.digits) + abs(places) + 1):
+    with localcontext(prec=len(value.as_tuple().digits) + abs(places) + 1):
         return format_decimal(value, format=pattern, locale=_locale(language))
 
 

@@ -1,4 +1,4 @@
-"""`python -m tools.screenshots [name …]`: takes all pictures, or some, into docs/pictures."""
+"""`python -m tests.screenshots [name …]`: takes all pictures, or some, into docs/pictures."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from playwright.async_api import Page
 
+from tests.screenshots.pictures import PICTURES, Picture
 from tests.support.browser import launched, visitor
 from tests.support.desk import opened
-from tools.screenshots.pictures import PICTURES, Picture
 
 FOLDER = Path(__file__).parents[2] / "docs/pictures"
 _PHONE = {"width": 390, "height": 700}
