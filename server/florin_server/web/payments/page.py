@@ -38,7 +38,7 @@ class View(NamedTuple):
 
 
 _SIGNS: Final = {
-    Status.REQUIRES_ACTION: "→",
+    Status.REQUIRES_ACTION: "○",
     Status.PROCESSING: "…",
     Status.SUCCEEDED: "✓",
     Status.FAILED: "✕",
