@@ -99,6 +99,8 @@ async def test_a_picture_is_fetched_once_and_shown_from_our_host(desk, host):
         assert "sandbox" in answer.headers["Content-Security-Policy"]
         with Image.open(BytesIO(await answer.read())) as shown:
             assert shown.size == (64, 48)
+    created = await desk.rest.call("POST", "/v1/payments", tenant.headers, ORDER)
+    assert await icon_on(desk, f"/{created['paymentId']}") == icon
     (came,) = host.came[before:]
     # whose page it is for is not told
     assert not {"referer", "cookie", "origin"} & came.headers.keys()

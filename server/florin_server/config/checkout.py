@@ -20,8 +20,8 @@ def _with_link(url: str) -> str:
 
 
 def _with_transaction(url: str) -> str:
-    if url.count("{tx}") != 1:
-        raise ValueError("it does not say where the transaction goes: {tx}")
+    if not url.startswith("https://") or url.count("{tx}") != 1:
+        raise ValueError("it is no https address that says where the transaction goes: {tx}")
     return url
 
 

@@ -127,12 +127,11 @@ def _quality(weight: str) -> float:
 
 
 @functools.lru_cache(_KEPT)
-def _number(language: str, text: str) -> str:
-    value = Decimal(text)
-    digits = value.as_tuple()
-    places = max(0, -int(digits.exponent))
+def _number(language: str, written: str) -> str:
+    value = Decimal(written)
+    places = max(0, -int(value.as_tuple().exponent))
     pattern = "#,##0" + ("." + "0" * places if places else "")
-    with localcontext(prec=len(digits.digits) + abs(places) + 1):
+    with localcontext(prec=len(value.as_tuple().digits) + abs(places) + 1):
         return format_decimal(value, format=pattern, locale=_locale(language))
 
 

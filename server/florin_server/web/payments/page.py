@@ -38,7 +38,7 @@ class View(NamedTuple):
 
 
 _SIGNS: Final = {
-    Status.REQUIRES_ACTION: "→",
+    Status.REQUIRES_ACTION: "○",
     Status.PROCESSING: "…",
     Status.SUCCEEDED: "✓",
     Status.FAILED: "✕",
@@ -71,7 +71,8 @@ class Paid:
 class Checkout:
     """What the page tells. `value` is in whole units of `symbol`; times are Unix seconds.
 
-    `back` is where the merchant wants its buyer now: an absolute https URL. `wallets` are names of
+    `back` is where the merchant wants its buyer now: an absolute https URL. `logo` is a path of this
+    host. `wallets` are names of
     apps and addresses with blanks for the link, `accent` is `#rrggbb`.
     """
 
@@ -88,6 +89,7 @@ class Checkout:
     app_id: str
     poll_ms: int = 1000
     back: str | None = None
+    logo: str | None = None
     accent: str | None = None
     wallets: Sequence[tuple[str, str]] = ()
     chains: Sequence[Chain] = ()
@@ -110,6 +112,7 @@ class _Told:
     link: str
     live: bool
     back: str | None
+    logo: str | None
     until: str
     paid: str | None
     ended: str
@@ -183,6 +186,7 @@ def _told(checkout: Checkout, said: Words) -> _Told:
         link=checkout.link,
         live=checkout.live,
         back=checkout.back,
+        logo=checkout.logo,
         until=said.time(checkout.expires_at) if open_ else "",
         paid=None if paid is None else _paid(paid, said),
         ended=ended.isoformat(),

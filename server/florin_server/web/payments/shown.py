@@ -117,6 +117,7 @@ class Pages:
             app_id=CHECKOUT_APPS[payment.live],
             poll_ms=status.poll_in_ms,
             back=back_to_shop(payment),
+            logo=await app.icons.address(merchant.icon_url),
             accent=said.accents.get(merchant.id, said.accent),
             wallets=self._wallets,
             chains=() if payment.status.is_final else self._chains(payment),
