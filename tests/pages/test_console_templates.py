@@ -26,7 +26,7 @@ from florin_server.web.console.view import Show
 from florin_server.web.language import words
 from google.protobuf.descriptor import FieldDescriptor as Field
 
-from tests.pages.test_templates import HOSTILE, Seen
+from tests.support.markup import HOSTILE, Seen
 
 NOW_US = 1_800_000_000_000_000
 SHOW = Show(SimpleNamespace(asset=lambda _: None, clock=TestClock(NOW_US)))

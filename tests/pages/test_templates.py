@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -15,33 +14,11 @@ from florin_server.web.payments import page as payments
 from florin_server.web.payments.page import Checkout
 from jinja2 import UndefinedError
 
+from tests.support.markup import HOSTILE, Seen
+
 FOLDER = Path(render.__file__).with_name("templates")
 HTML = sorted(str(file.relative_to(FOLDER)) for file in FOLDER.rglob("*.html"))
 INLINE = sorted(str(file.relative_to(FOLDER)) for file in FOLDER.rglob("*.*s"))
-# ends a text, an attribute in either quotes, a tag, a script, a style and a comment
-HOSTILE = """</script></style>--><script>alert(1)</script>"'&amp;<b onclick='x'>{{ 7 * 7 }}${x}"""
-
-
-class Seen(HTMLParser):
-    """A page as a browser takes it: tags with the names of their attributes, and all texts."""
-
-    def __init__(self, page: bytes) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, ...]] = []
-        self.texts: list[str] = []
-        self.feed(page.decode())
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, *(name for name, _ in attrs)))
-        self.texts += [value or "" for _, value in attrs]
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-    def times(self, text: str) -> int:
-        """How often it is there, also in the JSON that a wallet is told."""
-        return sum(one.replace('\\"', '"').count(text) for one in self.texts)
 
 
 def groups(word: str) -> tuple[Group, ...]:
