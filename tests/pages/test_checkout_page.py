@@ -224,9 +224,7 @@ async def test_its_headers_keep_the_link_to_the_buyer(desk):
     assert "access-control-allow-origin" not in headers
 
 
-@pytest.mark.parametrize(
-    "name", ["pay_unknown", "favicon.ico", "%3Cscript%3E", "pay_%2F..", "a" * 500]
-)
+@pytest.mark.parametrize("name", ["pay_unknown", "%3Cscript%3E", "pay_%2F..", "a" * 500])
 async def test_other_links_lead_to_a_page_too(desk, name):
     answer = await desk.ask("GET", f"/{name}")
     assert answer.status == 404
