@@ -16,7 +16,7 @@ from florin_server.store.engine import schema
 from tests.support.documents import Block, blocks
 from tests.support.newcomer import Walk, setting_out
 
-BEFORE, NEXT = "v0018", "v0019"
+BEFORE, NEXT = "v0015", "v0016"
 
 pytestmark = [
     pytest.mark.long,
