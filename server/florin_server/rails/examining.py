@@ -29,7 +29,7 @@ def either(check: Check, holds: bool, good: str, bad: str) -> Result:
 
 
 def require_of_one_chain(said: Receipt) -> None:
-    """ValueError if asset and accounts are of other chains than the transaction, or a fee is lost."""
+    """ValueError if asset or accounts are of another chain, or nobody got the fee."""
     named = [parse_account(one).chain for one in (said.payer, said.recipient)]
     named.append(parse_asset(said.paid.asset).chain)
     if said.fee_to is not None:
