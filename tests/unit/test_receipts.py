@@ -60,6 +60,9 @@ def test_what_is_not_known_is_left_out():
         ({"iat": 1.5}, "content"),
         ({"version": 2}, "content"),
         ({"more": 1}, "content"),
+        # the parts of an option's id stand on lines
+        ({"sub": "pay_1\neip155:1:0x"}, "content"),
+        ({"payer": "eip155:1:0x\n"}, "content"),
         ({"asked": {"unit": "iso4217/USD", "value": "-1"}}, "content"),
         ({"asked": {"unit": "iso4217/USD", "value": "1\n"}}, "content"),
         ({"asked": {"unit": "iso4217/USD", "value": "01"}}, "content"),

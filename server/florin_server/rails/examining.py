@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from florin_server.domain.caip import parse_account, parse_asset
 from florin_server.domain.payments.option_names import option_id, parts, reference
 from florin_server.domain.receipts.receipt import Receipt
 from florin_server.domain.receipts.verdict import Check, Outcome, Result
@@ -25,6 +26,19 @@ def unknown(check: Check, told: str) -> Result:
 def either(check: Check, holds: bool, good: str, bad: str) -> Result:
     """A check that passed or failed, each with its words."""
     return passed(check, good) if holds else failed(check, bad)
+
+
+def require_of_one_chain(said: Receipt) -> None:
+    """ValueError if asset or accounts are of another chain, or nobody got the fee."""
+    named = [parse_account(one).chain for one in (said.payer, said.recipient)]
+    named.append(parse_asset(said.paid.asset).chain)
+    if said.fee_to is not None:
+        named.append(parse_account(said.fee_to).chain)
+    if {str(one) for one in named} != {said.transaction.chain}:
+        raise ValueError("it is of several chains")
+    value, fee = int(said.paid.value), int(said.paid.fee)
+    if fee > value or bool(fee) is (said.fee_to is None):
+        raise ValueError("the fee is nobody's, or more than was paid")
 
 
 def reference_of(said: Receipt) -> bytes | None:
@@ -59,5 +73,6 @@ def of_payment(said: Receipt, told: str, wanted: str | None) -> Result:
     if not told == wanted == said.option.reference:
         return failed(Check.PAYMENT, f"the chain tells of another payment, {told}")
     if said.option.steps is None:
-        return passed(Check.PAYMENT, f"reference {wanted}, whose making only the issuer knows")
+        told = f"only the issuer says that reference {wanted} stands for this payment alone"
+        return unknown(Check.PAYMENT, told)
     return passed(Check.PAYMENT, f"reference {wanted} stands for {said.sub}, and for no other one")

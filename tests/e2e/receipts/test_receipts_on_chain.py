@@ -176,8 +176,14 @@ async def resigned(desk, verifier, text, changes) -> str:
         ({"payer": f"{CHAIN}:0x" + "11" * 20}, "payer"),
         ({"recipient": f"{CHAIN}:0x" + "11" * 20}, "recipient"),
         ({"paid": {"value": str(PRICE + 1)}}, "amount"),
-        ({"paid": {"fee": "0"}}, "amount"),
+        ({"paid": {"fee": "1"}}, "amount"),
+        ({"paid": {"fee": "0"}}, "content"),
         ({"paid": {"decimals": 0}}, "amount"),
+        ({"fee_to": None}, "content"),
+        ({"payer": f"eip155:1:0x{'11' * 20}"}, "content"),
+        ({"option": {"salt": "00" * 16}}, "payment"),
+        ({"option": {"id": "00000000-0000-5000-8000-000000000000"}}, "payment"),
+        ({"option": {"steps": ["approve 1"]}}, "payment"),
         ({"paid": {"asset": f"{CHAIN}/erc20:{DEVNET.euro.address}"}}, "amount"),
         ({"option": {"contract": DEVNET.euro.address}}, "contract"),
         ({"transaction": {"position": 0}}, "payment"),
@@ -189,7 +195,14 @@ async def resigned(desk, verifier, text, changes) -> str:
         ),
         ({"transaction": {"hash": "noise"}}, "content"),
         ({"transaction": {"chain": "eip155:1"}}, "content"),
-        ({"transaction": {"chain": "eip155:1"}, "paid": {"asset": "eip155:1/slip44:60"}}, "chain"),
+        (
+            {
+                "transaction": {"chain": "eip155:1"},
+                "paid": {"asset": "eip155:1/slip44:60"},
+                **dict.fromkeys(("payer", "recipient", "fee_to"), "eip155:1:0x" + "11" * 20),
+            },
+            "chain",
+        ),
     ],
 )
 async def test_an_issuer_that_lies_is_found_out_by_the_chain(
@@ -200,6 +213,17 @@ async def test_an_issuer_that_lies_is_found_out_by_the_chain(
     merged = {k: {**said[k], **v} if isinstance(v, dict) else v for k, v in changes.items()}
     results = await examined(desk, await resigned(desk, verifier, kept, merged))
     assert "failed" in {one.outcome for one in results if one.check == check}, results
+
+
+async def test_another_payment_is_not_told_of_the_same_transfer(desk, till, verifier, kept):
+    """Who signs could leave out what binds the transfer to one payment: then nothing is proven."""
+    keys = signature.key_set((await verifier.keys_of(desk)).read_bytes())
+    way = signature.verified(kept, keys).option.model_dump() | {"steps": None}
+    text = await resigned(desk, verifier, kept, {"sub": "pay_another", "option": way})
+    results = await examined(desk, text)
+    assert {one.check: one.outcome for one in results if one.outcome != "passed"} == {
+        "payment": "unknown"
+    }
 
 
 async def examined(desk, text):

@@ -11,6 +11,9 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 _Text = Annotated[str, Field(max_length=1024)]
+# what an option's id is made of has no line ends: its parts stand on lines
+_Name = Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
+_Step = Annotated[str, Field(pattern=r"^[ -~]{1,256}$")]
 _Digits = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,77})$")]
 # of JSON numbers that every reader keeps
 _Number = Annotated[int, Field(ge=0, le=2**53 - 1)]
@@ -40,7 +43,7 @@ class Asked(_Part):
 class Money(_Part):
     """What was paid of an asset; `fee` is the part of `value` that the operator of Florin kept."""
 
-    asset: _Text
+    asset: _Name
     symbol: _Text
     decimals: Annotated[int, Field(ge=0, le=255)]
     value: _Digits
@@ -56,12 +59,12 @@ class Way(_Part):
     are not known. `contract` is the settlement contract, where there is one.
     """
 
-    id: _Text
-    method: _Text
-    reference: _Text
+    id: _Name
+    method: _Name
+    reference: _Name
     salt: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-    contract: _Text | None = None
-    steps: Annotated[list[_Text], Field(max_length=16)] | None = None
+    contract: _Name | None = None
+    steps: Annotated[list[_Step], Field(max_length=16)] | None = None
 
 
 class Place(_Part):
@@ -70,10 +73,10 @@ class Place(_Part):
     `position` is the number of the log in its block, or of the instruction in its transaction.
     """
 
-    chain: _Text
-    hash: _Text
+    chain: _Name
+    hash: _Name
     block: _Number
-    block_hash: _Text | None = None
+    block_hash: _Name | None = None
     position: _Number | None = None
 
 
@@ -97,17 +100,17 @@ class Receipt(_Part):
     """
 
     version: Literal[1] = VERSION
-    iss: _Text
+    iss: _Name
     iat: _Number
-    sub: _Text
+    sub: _Name
     live: bool
     merchant: Merchant
     reference: _Text | None = None
     asked: Asked
     paid: Money
-    payer: _Text
-    recipient: _Text
-    fee_to: _Text | None = None
+    payer: _Name
+    recipient: _Name
+    fee_to: _Name | None = None
     settled: bool
     option: Way
     transaction: Place

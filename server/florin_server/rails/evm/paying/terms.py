@@ -296,7 +296,11 @@ def _approval(amount: int) -> str:
 def _spellings(account: str) -> tuple[str, ...]:
     """A lower-case account (CAIP-10) as it may have been written."""
     chain, _, address = account.rpartition(":")
-    return account, f"{chain}:{checksum_address(address)}"
+    return (
+        account,
+        f"{chain}:{checksum_address(address)}",
+        f"{chain}:0x{address[2:].upper()}",
+    )
 
 
 def _eta_s(chain: EvmChain, approvals: int) -> int:

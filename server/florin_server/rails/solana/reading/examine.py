@@ -18,7 +18,15 @@ from florin_server.domain.receipts.receipt import Receipt
 from florin_server.domain.receipts.verdict import Check, Result
 from florin_server.rails.connection.jsonrpc import Rpc, RpcError
 from florin_server.rails.connection.node import answered
-from florin_server.rails.examining import either, failed, of_payment, passed, reference_of, unknown
+from florin_server.rails.examining import (
+    either,
+    failed,
+    of_payment,
+    passed,
+    reference_of,
+    require_of_one_chain,
+    unknown,
+)
 from florin_server.rails.solana.paying.terms import Terms, bare
 from florin_server.rails.solana.reading.evidence import Record, moved, record_of
 from florin_server.rails.solana.reading.node import FINALIZED, Node, number, record
@@ -36,6 +44,7 @@ async def examine(rpc: Rpc, said: Receipt) -> list[Result]:
     """
     place, node = said.transaction, Node(rpc)
     try:
+        require_of_one_chain(said)
         signature = Signature.from_string(place.hash)
         payer, mint = spl.pubkey(bare(said.payer)), _mint(said)
         spl.pubkey(bare(said.recipient))
@@ -146,7 +155,7 @@ def _decimals(message: MessageV0, position: int) -> int:
     one = message.instructions[position]
     if message.account_keys[one.program_id_index] == spl.SYSTEM:
         return _COIN_DECIMALS
-    return bytes(one.data)[-1]
+    return int.from_bytes(bytes(one.data)[-1:])
 
 
 def _terms(said: Receipt, mint: Pubkey | None, message: MessageV0) -> Terms | None:
@@ -173,6 +182,4 @@ def _terms(said: Receipt, mint: Pubkey | None, message: MessageV0) -> Terms | No
 def _mint(said: Receipt) -> Pubkey | None:
     """The token; None for the chain's own coin."""
     asset = parse_asset(said.paid.asset)
-    if str(asset.chain) != said.transaction.chain:
-        raise ValueError("an asset of another chain")
     return None if asset.namespace == "slip44" else spl.pubkey(asset.reference)
