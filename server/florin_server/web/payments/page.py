@@ -71,9 +71,9 @@ class Paid:
 class Checkout:
     """What the page tells. `value` is in whole units of `symbol`; times are Unix seconds.
 
-    `back` is where the merchant wants its buyer now: an absolute https URL. `logo` is a path of this
-    host. `wallets` are names of
-    apps and addresses with blanks for the link, `accent` is `#rrggbb`.
+    `back` is where the merchant wants its buyer now: an absolute https URL. `logo` is a path of
+    this host, `wallets` are names of apps and addresses with blanks for the link, `accent` is
+    `#rrggbb`.
     """
 
     id: str
