@@ -30,6 +30,7 @@ class WebhookEndpointRow(Base, table=True):
     __table_args__ = (
         only("state", EndpointState),
         Index("uq_webhook_endpoint_owner_live_url", "owner", "live", "url", unique=True),
+        Index("ix_webhook_endpoint_state_retry_at_us", "state", "retry_at_us"),
         BY_KEY,
     )
 

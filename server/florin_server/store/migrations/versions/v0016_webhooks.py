@@ -38,6 +38,9 @@ def upgrade() -> None:
         ["owner", "live", "url"],
         unique=True,
     )
+    op.create_index(
+        "ix_webhook_endpoint_state_retry_at_us", "webhook_endpoint", ["state", "retry_at_us"]
+    )
     op.create_table(
         "webhook_secret",
         _text("endpoint_id"),
