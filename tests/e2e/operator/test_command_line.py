@@ -77,7 +77,7 @@ async def test_up_prints_where_everything_is_and_a_link_that_opens(up, session):
     link = re.search(r"A first payment waits for a wallet: (\S+)", up.out)[1]
     assert link.startswith(up.env["FLORIN_BASE_URL"] + "/pay_")
     status, page = await get(session, link)
-    assert (status, "12.50 USD" in page) == (200, True)
+    assert (status, "12.50\u00a0USD" in page) == (200, True)
 
 
 async def test_up_is_healthy_and_ready(up, session):
