@@ -80,7 +80,7 @@ async def campaign(folder: Path, kills: int, seed: int = 1) -> dict[str, object]
             target = back_end.count + chance.randrange(1, 60)
             await until(lambda target=target: back_end.count >= target, patience_s=60)
             up.tell(signal.SIGKILL)
-            await asyncio.to_thread(up.process.wait)
+            await asyncio.to_thread(up.ended)
             for one in shops:
                 one.cancel()
             await asyncio.gather(*shops, return_exceptions=True)
