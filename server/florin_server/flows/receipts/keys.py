@@ -6,6 +6,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from joserfc.jwk import OKPKey
+
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.receipts import keys
 from florin_server.domain.receipts.keys import ReceiptKey
@@ -89,8 +91,15 @@ def seed_of(app: Core, key: ReceiptKey) -> bytes:
 
 
 def _new(app: Core, n: int) -> ReceiptKey:
-    seed = app.randbytes(keys.SEED_BYTES)
-    key = keys.of_seed(seed)
-    key_id = key.thumbprint()
+    seed, key, key_id = _drawn(app)
     sealed = app.seal.close(seed, keys.place(key_id), app.randbytes)
     return ReceiptKey(n, key_id, keys.public_of(key), sealed, app.clock.now_us())
+
+
+def _drawn(app: Core) -> tuple[bytes, OKPKey, str]:
+    """Secret bytes, their key and its id. People type ids: none begins as an option does."""
+    while True:
+        seed = app.randbytes(keys.SEED_BYTES)
+        key = keys.of_seed(seed)
+        if not (key_id := key.thumbprint()).startswith("-"):
+            return seed, key, key_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin.v1 import webhook_pb2, webhook_pb2_grpc
+from florin.v1 import webhook_pb2, webhook_service_pb2_grpc
 
 from florin_server.flows.app import App
 from florin_server.flows.webhooks import endpoints, take
@@ -19,7 +19,7 @@ def _by() -> By:
     return By(one.partner, one.live, one.version, one.standing)
 
 
-class WebhookServicer(webhook_pb2_grpc.WebhookServiceServicer):
+class WebhookServicer(webhook_service_pb2_grpc.WebhookServiceServicer):
     """Calls that a partner's back end makes about its endpoints."""
 
     def __init__(self, app: App) -> None:
