@@ -20,11 +20,12 @@ from tests.mutation.groups import Group
 ROOT = Path(__file__).parents[2]
 _PACKAGE = "florin_server"
 # what tests read beside the package
-_BESIDE = ("README.md", "CHANGELOG.md", "LICENSE", "Makefile", "docs", "gateway", "notebooks")
-_BESIDE_TOO = ("client", "protos", "pyproject.toml", "requirements.lock", "requirements-dev.lock")
-_DOCUMENTS = ("CONTRIBUTING.md", "SECURITY.md")
-# tests of the house import and read them
-_HOUSE = ("tools", "deploy")
+# what tests read and import besides the code that is changed
+BESIDE = (
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md", "Makefile", "docs"),
+    *("client", "gateway", "notebooks", "protos", "tools", "deploy"),
+    *("pyproject.toml", "requirements.lock", "requirements-dev.lock"),
+)
 # what only people read may be worded in any way
 _WORDS = (r"\b_log\.\w+\(", r"\braise \w+\(")
 # the third collects garbage after each run, which takes four times what most runs do
@@ -123,7 +124,7 @@ def _lay_out(group: Group, folder: Path, patience: float) -> None:
     for source, target in (
         (ROOT / "server" / _PACKAGE, folder / "src" / _PACKAGE),
         (ROOT / "tests", folder / "tests"),
-        *((ROOT / name, folder / name) for name in (*_BESIDE, *_BESIDE_TOO, *_DOCUMENTS, *_HOUSE)),
+        *((ROOT / name, folder / name) for name in BESIDE),
     ):
         if source.is_dir():
             shutil.copytree(source, target, ignore=ignored, dirs_exist_ok=True)
@@ -185,7 +186,7 @@ def _settings(group: Group, patience: float) -> Mapping[str, Any]:
     return {
         "source_paths": ["src"],
         "only_mutate": [f"src/{_PACKAGE}/{one}" for one in group.modules],
-        "also_copy": [*_BESIDE, *_BESIDE_TOO, *_DOCUMENTS, *_HOUSE],
+        "also_copy": [*BESIDE],
         "do_not_mutate_patterns": [*_WORDS],
         "pytest_add_cli_args": [part for one in _PLUGINS for part in ("-p", one)],
         "pytest_add_cli_args_test_selection": _chosen(group),

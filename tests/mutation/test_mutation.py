@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import tomllib
 from collections import Counter
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.mutation.__main__ import REASONS, function_of, verdict
-from tests.mutation.campaign import ROOT, Found, mutated
+from tests.mutation.campaign import BESIDE, ROOT, Found, mutated
 from tests.mutation.groups import GROUPS, Group
 
 pytestmark = pytest.mark.long
@@ -38,6 +39,18 @@ def test_every_group_has_its_modules_and_tests():
     for group in GROUPS.values():
         assert all([*package.glob(one)] for one in group.modules)
         assert all([*(ROOT / "tests").glob(one)] for one in group.tests)
+
+
+def test_what_tests_import_is_laid_out():
+    folders = {one.name for one in ROOT.iterdir() if one.is_dir()}
+    found = {
+        name
+        for path in (ROOT / "tests").rglob("*.py")
+        for name in re.findall(r"^from (\w+)[. ]", path.read_text(), re.MULTILINE)
+        if name in folders
+    }
+    assert "tools" in found
+    assert found <= {"tests", *BESIDE}
 
 
 def test_a_mutant_is_one_of_a_function():
