@@ -37,7 +37,8 @@ demo: $(RUN)
 up: $(RUN)
 	$(BIN)/florin up
 
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# three on two processors: tests wait for processes of their own for half of the time
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: $(DEV)
 	$(PYTEST) -m "not long" tests/unit tests/contract/store tests/contract/gateway

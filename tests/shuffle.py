@@ -20,7 +20,7 @@ from xml.etree import ElementTree as ET
 RUNS = 20
 FOLDER = Path("build/shuffle")
 # as `make test`
-PARALLEL = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+PARALLEL = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 @dataclass(frozen=True, slots=True)
