@@ -48,12 +48,17 @@ JUDGED = frozenset(
         "MerchantService_ListMerchantPayments",
         "MerchantService_ListPaymentsLegacy",
         "MerchantService_CreateRefund",
+        "MerchantService_GetReceipt",
         "AdminService_CreateMerchant",
         "AdminService_ListMerchants",
         "AdminService_UpdateMerchant",
         "AdminService_CreateCryptoSettlements",
         "AdminService_UpdateCryptoSettlement",
         "AdminService_SimulatePayment",
+        "WebhookService_CreateWebhookEndpoint",
+        "WebhookService_UpdateWebhookEndpoint",
+        "WebhookService_ReplayWebhook",
+        "WebhookService_TakeWebhooks",
     )
 )
 _STATEFUL = ("use_after_free", "ensure_resource_availability", "object_level_authorization")
@@ -203,7 +208,12 @@ def _real_ids(
         # mostly one whose option is known
         known = draw(st.integers(0, 3))
         yield "paymentId", offer[0] if known else _pick(draw, pool.payments)
-    if "id" in paths:
+    if name.startswith("WebhookService"):
+        # as with merchants; the first one has no URL, and is asked for what waits
+        last = pool.endpoints[2:] if name.endswith("DeleteWebhookEndpoint") else pool.endpoints
+        taken = pool.endpoints[:1] if name.endswith("TakeWebhooks") else last
+        yield "id", _pick(draw, taken)
+    elif "id" in paths:
         merchant, settlement = _pick(draw, pool.settlements)
         yield "merchantId", merchant
         yield "id", settlement

@@ -12,6 +12,7 @@ from tests.support.wallet import Wallet
 KEPT_MAX = 200
 OPEN_PAYMENTS = 6
 MERCHANTS = 4
+ENDPOINTS = 5
 PAID = 12
 DOLLAR = "eip155:8453/erc20:0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 ETHER = "eip155:1/slip44:60"
@@ -35,6 +36,7 @@ class Pool:
     paid: list[str] = field(default_factory=list)
     merchants: list[str] = field(default_factory=list)
     settlements: list[tuple[str, str]] = field(default_factory=list)
+    endpoints: list[str] = field(default_factory=list)
     options: list[Offered] = field(default_factory=list)
     accounts: list[str] = field(default_factory=list)
     cursors: list[str] = field(default_factory=list)
@@ -93,4 +95,8 @@ async def filled(desk: Desk) -> Pool:
         once["Idempotency-Key"] = f"settlement {number}"
         settled = await desk.rest.call("POST", f"{place}/settlements/crypto", once, wanted)
         pool.settlements.append((made["merchant"]["id"], settled["settlements"][0]["id"]))
+    for number in range(ENDPOINTS):
+        url = {"url": f"https://shop.example/{number}"} if number else {}
+        told = await desk.rest.call("POST", "/v1/webhook-endpoints", headers, url)
+        pool.endpoints.append(told["endpoint"]["id"])
     return pool

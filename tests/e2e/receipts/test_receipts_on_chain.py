@@ -246,7 +246,7 @@ async def test_a_block_that_few_stand_on_is_not_decided(desk, till, verifier):
     text = await receipt_of(desk, await paid(desk, till, USD), till.tenant.headers)
     keys = await verifier.keys_of(desk)
     status, told = await verifier.run(text, "--jwks", str(keys))
-    assert (status, told["outcome"], told["verified"]) == (4, "undecided", False)
+    assert (status, told["outcome"], told["verified"]) == (5, "undecided", False)
     assert {k: v for k, v in outcomes(told).items() if v != "passed"} == {"finality": "unknown"}
     await desk.chain.mine(11)
     assert (await verifier.run(text, "--jwks", str(keys)))[0] == 0

@@ -142,11 +142,11 @@ async def test_keys_come_from_the_issuer_if_none_are_brought(desk, verifier):
     text = await receipt_of(desk, await paid(desk))
     # it names an address that nobody has
     status, told = await verifier.run(text)
-    assert (status, outcomes(told)["key"]) == (4, "unknown")
+    assert (status, outcomes(told)["key"]) == (5, "unknown")
     published = desk.rest.base + JWKS
     assert (await verifier.run(text, "--jwks", published, "--confirmations", "1"))[0] == 0
     status, told = await verifier.run(text, "--jwks", "http://keys.example/jwks.json")
-    assert (status, outcomes(told)["key"]) == (4, "unknown")
+    assert (status, outcomes(told)["key"]) == (5, "unknown")
     assert "https only" in told["checks"][-1]["told"]
 
 
@@ -154,11 +154,11 @@ async def test_a_node_that_does_not_answer_decides_nothing(desk, verifier):
     text = await receipt_of(desk, await paid(desk))
     keys = ("--jwks", str(await verifier.keys_of(desk)), "--confirmations", "1")
     status, told = await verifier.run(text, *keys, rpc_url="http://127.0.0.1:1/")
-    assert (status, told["outcome"]) == (4, "undecided")
+    assert (status, told["outcome"]) == (5, "undecided")
     assert outcomes(told)["signature"] == "passed"
     # whose receipt it is, is proven all the same
     assert told["receipt"]["sub"].startswith("pay_")
     await desk.chain.ask("florin_fault", {"kind": "lag", "blocks": 1})
     status, told = await verifier.run(text, *keys)
     await desk.chain.ask("florin_fault", {"kind": "lag", "blocks": 0})
-    assert (status, outcomes(told)["transaction"]) == (4, "unknown")
+    assert (status, outcomes(told)["transaction"]) == (5, "unknown")
