@@ -163,7 +163,7 @@ print("gRPC at", where["grpc"], "| demo.env:", demo)
 # `florin wallets register`, with `--live`; here they are the same calls of the running service.
 
 # %%
-async with operator(Settings(home=home), running_only=True) as desk:
+async with operator(Home(home), lambda: Settings(home=home), running_only=True) as desk:
     partner = await desk.ask("CreatePartner", CreatePartnerRequest(name="Tea & Co"))
     asked = {"kind": API_KEY_KIND_PARTNER, "partner_id": partner.id, "live": True}
     key = (await desk.ask("CreateApiKey", CreateApiKeyRequest(**asked))).secret
@@ -221,7 +221,7 @@ pd.Series({who: units(held[who], display.decimals) for who in held}, name="token
 # costs something, a depth of blocks that suits the chain, and TLS in front of the service.
 
 # %%
-async with operator(Settings(home=home), running_only=True) as desk:
+async with operator(Home(home), lambda: Settings(home=home), running_only=True) as desk:
     for _ in range(100):
         check = await desk.ask("CheckLedger", CheckLedgerRequest())
         if {one.verdict for one in check.wallets} == {BALANCE_VERDICT_EXACT}:

@@ -150,13 +150,14 @@ class Lab:
 
     async def operator(self, request: Message) -> Any:
         """The answer to a request of the operator's, where the state folder of this Florin is."""
+        from florin_server.boot.home import Home
         from florin_server.boot.operator.client import operator
         from florin_server.config import Settings
 
         if "FLORIN_HOME" not in self.env:
             raise LabError("the operator's calls need FLORIN_HOME, the state folder of this Florin")
         settings = Settings(home=Path(self.env["FLORIN_HOME"]))
-        async with operator(settings, running_only=True) as desk:
+        async with operator(Home(settings.home), lambda: settings, running_only=True) as desk:
             return await desk.ask(type(request).__name__.removesuffix("Request"), request)
 
     async def close(self) -> None:
