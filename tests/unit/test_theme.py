@@ -9,7 +9,8 @@ import re
 
 import pytest
 from florin_server.web import assets
-from florin_server.web.theme import VARIABLES_CHARS_MAX, contrast, style
+from florin_server.web.colours import contrast
+from florin_server.web.theme import VARIABLES_CHARS_MAX, style
 
 RULE = re.compile(
     r":root:root\{(?:color-scheme:(?:light|dark);)?(?:--[a-z-]+:(?:#[0-9a-f]{3,6}|[0-9]{1,2}px);)+\}"

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from florin_server.domain.encoded import json_object
+from florin_server.web.colours import GROUNDS, READABLE, VISIBLE, WHITE, beside, contrast
 
 # all names and values fit twice
 VARIABLES_CHARS_MAX: Final = 1024
@@ -23,16 +24,10 @@ _PATTERNS: Final = {
     **dict.fromkeys(("background", "text", "accent", "accentText", "border"), _COLOUR),
     "radius": _LENGTH,
 }
-# what is read, and what only has to be seen (WCAG 2.2, 1.4.3 and 1.4.11)
-_READABLE: Final = 4.5
-_VISIBLE: Final = 3.0
-# what is behind texts where nobody chooses it, as in `site.css`
-_GROUNDS: Final = {"light": ("#f6f7f9", "#ffffff"), "dark": ("#111418", "#1b2027")}
 _MESSAGES: Final = {
     "light": {"good": "#11663a", "bad": "#a3161f", "warn": "#7a4b00"},
     "dark": {"good": "#6fd6a0", "bad": "#ff9c9c", "warn": "#f2c063"},
 }
-_BLACK, _WHITE = "#000000", "#ffffff"
 
 
 @functools.lru_cache(256)
@@ -45,11 +40,11 @@ def style(variables: str, theme: str = "") -> str:
     set_: dict[str, str] = {}
     text, background = chosen.get("text"), chosen.get("background")
     if background is not None:
-        text = text or _beside(background)
-        if contrast(text, background) < _READABLE:
+        text = text or beside(background)
+        if contrast(text, background) < READABLE:
             text = background = None
     grounds = _grounds(theme) if background is None else (background,)
-    if text is not None and all(contrast(text, one) >= _READABLE for one in grounds):
+    if text is not None and all(contrast(text, one) >= READABLE for one in grounds):
         set_ |= {"text": text, "quiet": text}
     if background is not None and text is not None:
         set_ |= {"ground": background, "surface": background, **_messages(background, text)}
@@ -68,12 +63,6 @@ def style(variables: str, theme: str = "") -> str:
     return f":root:root{{{scheme}{rules}}}"
 
 
-def contrast(one: str, other: str) -> float:
-    """How well one colour is told from another, 1 to 21, by WCAG 2.2."""
-    darker, lighter = sorted((_luminance(one), _luminance(other)))
-    return (lighter + 0.05) / (darker + 0.05)
-
-
 def _allowed(variables: str) -> Mapping[str, str]:
     given = json_object(variables, VARIABLES_CHARS_MAX)
     return {
@@ -88,12 +77,12 @@ def _accents(
 ) -> Mapping[str, str]:
     """The colours of what is pressed and of links; `text` stands in where a link is not read."""
     accent = chosen.get("accent")
-    written = chosen.get("accentText") or (_beside(accent) if accent else "")
-    if accent is None or contrast(written, accent) < _READABLE:
+    written = chosen.get("accentText") or (beside(accent) if accent else "")
+    if accent is None or contrast(written, accent) < READABLE:
         # the usual ones may be unreadable on a background that was chosen
         return {} if text is None else {"accent": text, "on-accent": grounds[0], "link": text}
     found = {"accent": accent, "on-accent": written}
-    if all(contrast(accent, one) >= _READABLE for one in grounds):
+    if all(contrast(accent, one) >= READABLE for one in grounds):
         return {**found, "link": accent}
     return {**found, "link": text} if text is not None else found
 
@@ -102,34 +91,19 @@ def _messages(background: str, text: str) -> Mapping[str, str]:
     """Colours of good and bad news on a background: the usual ones as long as they are read."""
     usual = _MESSAGES[_scheme(background)]
     read = {
-        name: colour if contrast(colour, background) >= _READABLE else text
+        name: colour if contrast(colour, background) >= READABLE else text
         for name, colour in usual.items()
     }
     return {**read, "edge": text}
 
 
 def _grounds(theme: str) -> tuple[str, ...]:
-    return _GROUNDS.get(theme) or (*_GROUNDS["light"], *_GROUNDS["dark"])
+    return GROUNDS.get(theme) or (*GROUNDS["light"], *GROUNDS["dark"])
 
 
 def _seen(colour: str, grounds: tuple[str, ...]) -> bool:
-    return all(contrast(colour, one) >= _VISIBLE for one in grounds)
+    return all(contrast(colour, one) >= VISIBLE for one in grounds)
 
 
 def _scheme(background: str) -> str:
-    return "dark" if _beside(background) == _WHITE else "light"
-
-
-def _beside(colour: str) -> str:
-    """Black or white, whichever is read better: one of them always is."""
-    return max(_BLACK, _WHITE, key=lambda one: contrast(one, colour))
-
-
-def _luminance(colour: str) -> float:
-    digits = colour[1:] if len(colour) == 7 else "".join(digit * 2 for digit in colour[1:])
-    red, green, blue = (_linear(int(digits[at : at + 2], 16) / 255) for at in (0, 2, 4))
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def _linear(part: float) -> float:
-    return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+    return "dark" if beside(background) == WHITE else "light"
