@@ -132,7 +132,7 @@ def _explore(
         name = _name(operation)
         headers = _adjust(case, data.draw, pool, name, mode)
         findings.cases += 1
-        excluded = _excluded(name)
+        excluded = _excluded(name, case)
         response = case.call(pool.base, session, headers=headers, timeout=TIMEOUT_S)
         findings.statuses[name, response.status_code] += 1
         case.validate_response(response, headers=headers, excluded_checks=excluded)
@@ -153,8 +153,12 @@ def _explore(
         findings.problems.append(f"{_name(operation)} ({mode.value}): {error}\n{told}")
 
 
-def _excluded(name: str) -> list[Any]:
-    return [schemathesis.checks.positive_data_acceptance] if name in JUDGED else []
+def _excluded(name: str, case: Any) -> list[Any]:
+    checks = [schemathesis.checks.positive_data_acceptance] if name in JUDGED else []
+    # `null` is read as no body
+    return (
+        checks if case.body is not None else [*checks, schemathesis.checks.negative_data_rejection]
+    )
 
 
 def _is_json(response: Any) -> bool:

@@ -7,6 +7,7 @@ only; their messages are the same on the wire.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import grpc
@@ -22,17 +23,19 @@ _SERVICE = "ServerReflection"
 
 def reflect(services: Iterable[ServiceDescriptor], server: Any) -> None:
     """Registers reflection of the services that the listener answers."""
+    answered = [
+        *services,
+        *health_pb2.DESCRIPTOR.services_by_name.values(),
+        *reflection_pb2.DESCRIPTOR.services_by_name.values(),
+    ]
+    names = {service.full_name for service in answered}
     pool = DescriptorPool()
-    names = [f"{_OLDER}.{_SERVICE}", f"{_NEWER}.{_SERVICE}"]
     known: set[str] = set()
-    for service in services:
-        _add(pool, service.file, known)
-        names.append(service.full_name)
-    for file in (health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
-        _add(pool, file, known)
-        names += [f"{file.package}.{name}" for name in file.services_by_name]
+    for service in answered:
+        _add(pool, service.file, names, known)
     pool.Add(_newer(reflection_pb2.DESCRIPTOR))
-    servicer = reflection.aio.ReflectionServicer(sorted(set(names)), pool)
+    told = sorted({*names, f"{_NEWER}.{_SERVICE}"})
+    servicer = reflection.aio.ReflectionServicer(told, pool)
     reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
     info = grpc.stream_stream_rpc_method_handler(
         servicer.ServerReflectionInfo,
@@ -42,15 +45,20 @@ def reflect(services: Iterable[ServiceDescriptor], server: Any) -> None:
     server.add_registered_method_handlers(f"{_NEWER}.{_SERVICE}", {"ServerReflectionInfo": info})
 
 
-def _add(pool: DescriptorPool, file: FileDescriptor, known: set[str]) -> None:
-    """Adds a file behind those that it needs."""
+def _add(
+    pool: DescriptorPool, file: FileDescriptor, names: AbstractSet[str], known: set[str]
+) -> None:
+    """Adds a file behind those that it needs, without the services that are answered elsewhere."""
     if file.name in known:
         return
     known.add(file.name)
     for needed in file.dependencies:
-        _add(pool, needed, known)
+        _add(pool, needed, names, known)
     told = FileDescriptorProto()
     file.CopyToProto(told)
+    ours = [one for one in told.service if f"{file.package}.{one.name}" in names]
+    del told.service[:]
+    told.service.extend(ours)
     pool.Add(told)
 
 
