@@ -8,6 +8,7 @@ import pytest_asyncio
 from florin.v1 import merchant_pb2
 from florin_server.boot.servers.grpc_server import OPERATOR, PUBLIC
 from florin_server.rpc.server.auth import Authenticator
+from florin_server.rpc.server.guarded import Guarded
 from florin_server.rpc.server.idempotency import Guards
 from florin_server.rpc.server.interceptors import Gate
 from google.protobuf.message_factory import GetMessageClass
@@ -80,9 +81,11 @@ async def test_no_rpc_of_partners_and_wallets_is_answered_to_the_operator(desk, 
 async def test_what_is_registered_without_access_rules_is_not_answered(desk, token):
     app, kept = desk.service.app, desk.service.secrets
     auth = Authenticator(app, kept.pepper, kept.operator_token)
-    server = grpc.aio.server(interceptors=[Gate(app, auth, OPERATOR, Guards(app))])
+    server = grpc.aio.server()
+    guarded = Guarded(Gate(app, auth, OPERATOR, Guards(app)))
     # by mistake
-    desk.service.grpc.register(server)
+    desk.service.grpc.register(guarded)
+    server.add_generic_rpc_handlers((guarded,))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -82,15 +82,24 @@ class Gate(grpc.aio.ServerInterceptor):
     ) -> _Handler | None:
         """Puts the checks around a handler, once per method."""
         handler = await continuation(handler_call_details)
-        name = handler_call_details.method
-        method = self._methods.get(name)
-        if handler is None or (method is None and not is_open(name)):
+        if handler is None:
             return None
+        name = handler_call_details.method
         known = self._guarded.get(name)
         if known is None or known[0] is not handler:
-            guarded = self._guard(method, handler) if method else self._open.around(handler)
+            guarded = self.around(name, handler)
+            if guarded is None:
+                return None
             known = self._guarded[name] = (handler, guarded)
         return known[1]
+
+    def around(self, path: str, handler: _Handler) -> _Handler | None:
+        """A handler with the checks around it; None for what is not to be answered."""
+        method = self._methods.get(path)
+        if method is not None:
+            return self._guard(method, handler)
+        guarded: _Handler | None = self._open.around(handler) if is_open(path) else None
+        return guarded
 
     def _guard(self, method: Method, handler: Any) -> _Handler:
         observe = self._observe
