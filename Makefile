@@ -1,6 +1,6 @@
 # setup: environment and install · demo: one real payment, then stays up · up: the service alone
 # contracts: compile the Solidity sources (needs Node)
-# race, chaos, kills, tamper, prove, fuzz-model: long forms of tests, a minute to most of an hour
+# race, chaos, kills, soak, tamper, prove, fuzz-model: long forms of tests, a minute to most of an hour
 # check: the quick tests, while you work · verify: checks without running anything
 # test: everything CI checks, with verify beside the tests; with CI=true on PostgreSQL too · gen, fmt: write
 # bench: figures, into build/bench.json and build/bench.md; with ONLY='create verify' those of some subjects
@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up check test shuffle notebooks gallery screenshots newcomer mutate verify gen bench fuzz-api fuzz-model race chaos kills tamper prove fmt lock contracts
+.PHONY: setup demo up check test shuffle notebooks gallery screenshots newcomer mutate verify gen bench fuzz-api fuzz-model race chaos kills soak tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -106,6 +106,9 @@ chaos: $(DEV)
 
 kills: $(DEV)
 	$(BIN)/python -m tests.chaos.process_kills
+
+soak: $(DEV)
+	$(BIN)/python -m tests.chaos.soak
 
 fuzz-model: $(DEV)
 	$(BIN)/python -m tests.model

@@ -218,6 +218,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "short",
             ((_most("process_open_fds", "instance", '{job="florin"}'), "{{instance}}"),),
         ),
+        Panel("Tasks", "short", ((_most("florin_tasks", "instance"), "{{instance}}"),)),
     ),
     "Chains": (
         Panel(

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -18,6 +18,7 @@ from florin_server.boot.home import Home
 
 from tests.bench.load import Address
 from tests.support.command import FLORIN, Forks, Process, environment
+from tests.support.processes import children
 from tests.support.service import NO_LIMITS
 
 _START_S, _STOP_S, _LOOK_S = 60, 20, 0.005
@@ -53,8 +54,8 @@ class Florin:
         return {"App-Id": self.env["FLORIN_APP_ID"], "Client-Id": self.env["FLORIN_CLIENT_ID"]}
 
     def cpu_s(self) -> float:
-        """Processor time of all its threads so far."""
-        return cpu_s(self.pid)
+        """Processor time so far, of all its threads and those of processes that it began."""
+        return sum(cpu_s(pid) for pid in (self.pid, *children(self.pid)))
 
     def used_s(self, before: float) -> float:
         """Processor time since it was so much; the kernel counts in ticks, and none is less."""
@@ -86,12 +87,12 @@ def metadata(headers: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 @contextmanager
-def florin(**settings: str) -> Iterator[Florin]:
-    """Starts the service with a fresh state on free ports and ends it."""
+def florin(*command: str, **settings: str) -> Iterator[Florin]:
+    """Starts the service with a fresh state on free ports and ends it; by `up` if not told how."""
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
         home = Home(Path(folder) / "home")
         log, started = Path(folder) / "log", time.monotonic()
-        process = _begun(home, log, {**_NO_LIMITS, **settings})
+        process = _begun(command or ("up",), home, log, {**_NO_LIMITS, **settings})
         try:
             yield _ready(process, home, log, started)
         finally:
@@ -103,13 +104,13 @@ def florin(**settings: str) -> Iterator[Florin]:
                 process.communicate()
 
 
-def _begun(home: Home, log: Path, settings: dict[str, str]) -> Process:
+def _begun(command: Sequence[str], home: Home, log: Path, settings: dict[str, str]) -> Process:
     """The program itself; where figures mean nothing, a fork of a process that has loaded it."""
     if (forks := Forks.joined()) is not None:
-        return forks.begin("up", home=home.path, **settings)
+        return forks.begin(*command, home=home.path, **settings)
     with log.open("w") as output:
         return subprocess.Popen(
-            [FLORIN, "up"],
+            [FLORIN, *command],
             cwd=home.path.parent,
             env=environment(home.path, settings),
             stdin=subprocess.DEVNULL,
@@ -123,7 +124,7 @@ def _ready(process: Process, home: Home, log: Path, started: float) -> Florin:
     while time.monotonic() < started + _START_S:
         if process.poll() is not None:
             said = log.read_text() if log.exists() else "".join(process.communicate())
-            raise RuntimeError(f"florin up ended:\n{said}")
+            raise RuntimeError(f"florin ended:\n{said}")
         if home.running.exists():
             listens = json.loads(home.running.read_text())
             http, grpc = _address(listens["http"]), _address(listens["grpc"])
@@ -132,7 +133,7 @@ def _ready(process: Process, home: Home, log: Path, started: float) -> Florin:
                 return Florin(home, process.pid, http, grpc, home.read_demo_env(), ready_s)
         time.sleep(_LOOK_S)
     said = log.read_text() if log.exists() else ""
-    raise RuntimeError(f"florin up did not get ready:\n{said}")
+    raise RuntimeError(f"florin did not get ready:\n{said}")
 
 
 def _address(text: str) -> Address:

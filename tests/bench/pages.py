@@ -15,6 +15,7 @@ from statistics import median
 from florin_server.domain.payments.payment import Status
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.store import Store
+from florin_server.store.engine.where import Database
 from florin_server.store.payments import listed, listing
 from florin_server.store.payments.listing import Filters, Order, Position
 from rich.console import Console
@@ -40,13 +41,15 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
         started = time.perf_counter()
         history.write(path, PAYMENTS)
         made_s = time.perf_counter() - started
-        figures = asyncio.run(_measure(path, made_s))
+        told = f"{PAYMENTS:,} payments written in {made_s:.0f} s; pages of {LIMIT}"
+        figures = asyncio.run(measured(path, "page", told))
     with florin() as running:
         return [*figures, *console.measure(running, pool)]
 
 
-async def _measure(path: Path, made_s: float) -> list[Figure]:
-    store = await open_store(path)
+async def measured(where: Path | Database, name: str, told: str) -> list[Figure]:
+    """Figures of a store that `history` filled, their names beginning with `name`."""
+    store = await open_store(where)
     try:
         pages = {
             (scope, order): await _pages_ms(store, SCOPES[scope], ORDERS[order])
@@ -60,19 +63,18 @@ async def _measure(path: Path, made_s: float) -> list[Figure]:
     _show(pages, {**firsts, f"partner, only {RARE}": rare})
     worst = max(times[-1] / times[0] for times in pages.values())
     slowest = max(max(times) for times in pages.values())
-    told = f"{PAYMENTS:,} payments written in {made_s:.0f} s; pages of {LIMIT}"
     return [
         Figure(
-            "page_deep_vs_first",
+            f"{name}_deep_vs_first",
             worst,
             "×",
             f"{told}; the worst of partner and merchant, by date and by amount: the page behind "
             f"{DEPTHS[-1]:.0%} of the list against its first one",
             at_most=2,
         ),
-        Figure("page_ms", slowest, "ms", f"{told}; the slowest median, rows and all, no totals"),
-        Figure("page_with_totals_ms", firsts["partner"], "ms", f"{told}; first page and totals"),
-        Figure("page_rare_status_ms", rare, "ms", f"{told}; first page and totals of {RARE}"),
+        Figure(f"{name}_ms", slowest, "ms", f"{told}; the slowest median, rows and all, no totals"),
+        Figure(f"{name}_with_totals_ms", firsts["partner"], "ms", f"{told}; first page and totals"),
+        Figure(f"{name}_rare_status_ms", rare, "ms", f"{told}; first page and totals of {RARE}"),
     ]
 
 

@@ -21,6 +21,7 @@ from tests.bench import (
     hints,
     limits,
     machine,
+    million,
     observed,
     options,
     pages,
@@ -35,6 +36,7 @@ from tests.bench import (
     verify,
     watchers,
     whole,
+    workers,
 )
 from tests.bench.florin import Florin, florin
 from tests.bench.load import child
@@ -84,6 +86,8 @@ if is_there():
         "whole": whole.measure,
         "hints": hints.measure,
         "limits": limits.measure,
+        "million": million.measure,
+        "workers": workers.measure,
     }
 
 

@@ -47,7 +47,7 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
 
 
 @contextmanager
-def shop(chain: Node, together: int, **more: str) -> Iterator[Florin]:
+def shop(chain: Node, together: int, *command: str, **more: str) -> Iterator[Florin]:
     """The service in front of a chain in another process, with coin for gas."""
     token = DEVNET.token
     asset = {
@@ -72,7 +72,7 @@ def shop(chain: Node, together: int, **more: str) -> Iterator[Florin]:
         "FLORIN_EMBEDDED_SOLANA__ENABLED": "false",
         **more,
     }
-    with florin(**chosen) as running:
+    with florin(*command, **chosen) as running:
         chain.fill(Signer(running.home.secrets().relayer_key).address)
         yield running
 

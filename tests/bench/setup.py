@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from typing import Any
 from urllib.request import Request, urlopen
 
 import orjson
+from florin_server.store.engine.opening import open_store
+from florin_server.store.engine.where import Database
 
 from tests.bench import http1, load
 from tests.bench.florin import Florin
 from tests.bench.load import RestJob
+from tests.support import processes
 from tests.support.wallet import Wallet
 
 PRICE = {"unit": "iso4217/USD", "value": "1250"}
@@ -31,6 +36,19 @@ def new_payments(florin: Florin, pool: ProcessPoolExecutor, count: int) -> list[
     request = http1.request("POST", "/v1/payments", florin.merchant, body)
     job = RestJob(florin.http, (request,) * count, keep=True)
     return [orjson.loads(body)["paymentId"] for body in load.run(pool, job).bodies]
+
+
+def with_accounts(florin: Florin, database: Database) -> Florin:
+    """The same service with a partner, a merchant and a wallet that are made in its database."""
+    return replace(florin, env=asyncio.run(_accounts(florin, database)))
+
+
+async def _accounts(florin: Florin, database: Database) -> dict[str, str]:
+    store = await open_store(database)
+    try:
+        return await processes.accounts(florin.home.path, store)
+    finally:
+        await store.close()
 
 
 def accounts(florin: Florin, count: int) -> list[str]:

@@ -51,7 +51,7 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
         *_, (where, one) = nodes()
         dsn = server.database.dsn
         with one as chain, shop(chain, TOGETHER, FLORIN_STORE=dsn) as running:
-            rounds = [_round(chain, running, pool, server) for _ in range(-1, ROUNDS)][1:]
+            rounds = [measured(chain, running, pool, server) for _ in range(-1, ROUNDS)][1:]
     finally:
         server.end()
     on = "anvil" if where else "the embedded chain, in another process"
@@ -71,9 +71,10 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
     ]
 
 
-def _round(
+def measured(
     chain: Node, running: Florin, pool: ProcessPoolExecutor, server: postgres.OwnServer
 ) -> dict[str, float]:
+    """What each of some payments used, and how many were settled in a second (`rate`)."""
     before = _used(chain, running, server)
     rate = settle(running, pool, prepared(chain, running, pool, COUNT))
     return {**_used(chain, running, server).each(before), "rate": rate}

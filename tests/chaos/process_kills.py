@@ -1,10 +1,8 @@
 """Two processes of one service on PostgreSQL, one of which is killed again and again under load.
 
-Customers create, confirm, cancel and refund; each repeats what was not acknowledged under its key,
-and takes its stream up again with the version that it has. In the end what was acknowledged is
-compared with the store, the books and the chain: nothing is lost, nothing was done twice, and every
-stream reached the final version. The comparison itself is tried with what nobody was told.
-`python -m tests.chaos.process_kills 200 [seed]`.
+In the end what customers were told is compared with the store, the books and the chain: nothing is
+lost, nothing was done twice, and every stream reached the final version. The comparison itself is
+tried with what nobody was told. `python -m tests.chaos.process_kills 200 [seed]`.
 """
 
 from __future__ import annotations
@@ -13,148 +11,21 @@ import asyncio
 import random
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import aiohttp
 import uvloop
-from florin_server.devnet.genesis import DEVNET
-from florin_server.store.ledger import ledger
-from florin_server.store.payments import history
 
-from tests.support import postgres
-from tests.support.api import Refused, RestApi
-from tests.support.chain import Chain
+from tests.chaos.customers import SERVED_S, Customer, Told, customers, wrong
 from tests.support.command import ROOT
-from tests.support.desk import ORDER
-from tests.support.own_chain import CHAIN
-from tests.support.processes import TREASURY, Installation, alive, children, installed, kill
+from tests.support.processes import alive, children, installed, kill
 from tests.support.until import until
-from tests.support.wallet import Wallet
 
-T = TypeVar("T")
-CUSTOMERS = 6
-PRICE = 12_500_000
-# what a story is about, as often as it is named
-_KINDS = ("pay", "pay", "refund", "cancel")
-_PURSE = 10**12
-_CALL_S = 10
-# nobody is served meanwhile, if both are killed
-_SERVED_S = 120
-_OPEN_REFUNDS = "SELECT count(*) FROM refund WHERE status NOT IN ('succeeded', 'failed')"
-# between two tries
-_AGAIN_S = 0.05
 # one dies in all kinds of moments, but not faster than processes start
 _STORIES_A_KILL = 3
-
-
-@dataclass
-class Told:
-    """What callers were told, by payment."""
-
-    created: dict[str, str] = field(default_factory=dict)  # by key
-    confirmed: dict[str, str] = field(default_factory=dict)  # who pays, by address
-    cancelled: set[str] = field(default_factory=set)
-    refunds: dict[str, str] = field(default_factory=dict)
-    versions: dict[str, list[int]] = field(default_factory=dict)
-    final: dict[str, str] = field(default_factory=dict)
-    disturbed: Counter[str] = field(default_factory=Counter)
-
-
-class Customer:
-    """Makes one payment after the other with one wallet."""
-
-    def __init__(self, number: int, api: RestApi, wallet: Wallet, told: Told, seed: int) -> None:
-        self._number = number
-        self._api = api
-        self._wallet = wallet
-        self._told = told
-        self._chance = random.Random(seed * 1000 + number)
-        self.stories = 0
-
-    async def run(self, ends: asyncio.Event) -> None:
-        while not ends.is_set():
-            await self._story(f"{self._number}-{self.stories}")
-            self.stories += 1
-
-    async def _story(self, key: str) -> None:
-        kind = self._chance.choice(_KINDS)
-        order = {**ORDER, "referenceId": key}
-        made = await self._sure(lambda: self._api.create(order, key))
-        payment_id = self._told.created[key] = made["paymentId"]
-        watching = asyncio.create_task(self._watch(payment_id))
-        try:
-            if kind == "cancel":
-                await self._once(payment_id, lambda: self._api.merchant_cancel(payment_id))
-                self._told.cancelled.add(payment_id)
-            else:
-                await self._confirm(payment_id)
-            async with asyncio.timeout(_SERVED_S):
-                self._told.final[payment_id] = await watching
-        finally:
-            watching.cancel()
-        if kind == "refund":
-            asked = await self._sure(lambda: self._api.refund(payment_id, f"{key}-back"))
-            self._told.refunds[payment_id] = asked["refundId"]
-
-    async def _confirm(self, payment_id: str) -> None:
-        accounts = [self._wallet.account]
-        while not (found := await self._sure(lambda: self._api.options(payment_id, accounts))):
-            pass
-        (option,) = found["options"]
-        outputs = self._wallet.execute_all(option)
-        await self._once(payment_id, lambda: self._api.confirm(payment_id, option["id"], outputs))
-        self._told.confirmed[payment_id] = self._wallet.address
-
-    async def _once(self, payment_id: str, call: Callable[[], Awaitable[Any]]) -> None:
-        """What cannot be done twice: refused the second time, if the first answer was lost."""
-        tries = 0
-
-        async def attempt() -> Any:
-            nonlocal tries
-            tries += 1
-            try:
-                return await call()
-            except Refused as error:
-                if tries == 1 or error.code != "invalid_state":
-                    raise
-                return await self._api.status(payment_id)
-
-        await self._sure(attempt)
-
-    async def _sure(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeats a call until it is answered."""
-        async with asyncio.timeout(_SERVED_S):
-            while True:
-                try:
-                    async with asyncio.timeout(_CALL_S):
-                        return await call()
-                except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                    self._told.disturbed[type(error).__name__] += 1
-                except Refused as error:
-                    if error.http != 503:
-                        raise
-                    self._told.disturbed["503"] += 1
-                await asyncio.sleep(_AGAIN_S)
-
-    async def _watch(self, payment_id: str) -> str:
-        versions = self._told.versions.setdefault(payment_id, [])
-        while True:
-            try:
-                async for state in self._api.watch(payment_id, versions[-1] if versions else None):
-                    versions.append(state["version"])
-                    if state["isFinal"]:
-                        return str(state["status"])
-            except (aiohttp.ClientError, TimeoutError, OSError):
-                self._told.disturbed["stream"] += 1
-            except Refused as error:
-                if error.http != 503:
-                    raise
-            await asyncio.sleep(_AGAIN_S)
 
 
 # as if a service had done otherwise; each has to be noticed
@@ -185,7 +56,7 @@ async def campaign(folder: Path, kills: int, seed: int = 7) -> dict[str, Any]:
         with served:
             connector = aiohttp.TCPConnector(limit=0, force_close=True)
             async with aiohttp.ClientSession(connector=connector) as session:
-                people = await _customers(at, at.rest(session), told, seed)
+                people = await customers(at, at.rest(session), told, seed)
                 runs = [asyncio.create_task(one.run(ends)) for one in people]
                 for _ in range(kills):
                     await _stories(people, runs)
@@ -195,11 +66,11 @@ async def campaign(folder: Path, kills: int, seed: int = 7) -> dict[str, Any]:
                     await until(lambda pid=killed: not alive(pid), patience_s=60)
                 ends.set()
                 await asyncio.gather(*runs)
-                bad = await _wrong(at, session, told)
+                bad = await wrong(at, session, told)
                 unnoticed = [
                     name
                     for name, lie in LIES.items()
-                    if not await _wrong(at, session, _told_otherwise(told, lie))
+                    if not await wrong(at, session, _told_otherwise(told, lie))
                 ]
     stories = sum(one.stories for one in people)
     counts = {"kills": kills, "stories": stories, "disturbed": dict(told.disturbed)}
@@ -212,13 +83,6 @@ def _told_otherwise(told: Told, lie: Callable[[Told], Any]) -> Told:
     return other
 
 
-async def _customers(at: Installation, api: RestApi, told: Told, seed: int) -> list[Customer]:
-    wallets = [Wallet(CHAIN) for _ in range(CUSTOMERS)]
-    for one in wallets:
-        await at.give(one.address, native=0, units=_PURSE)
-    return [Customer(n, api, one, told, seed) for n, one in enumerate(wallets)]
-
-
 async def _stories(people: list[Customer], runs: list[asyncio.Task[None]]) -> None:
     """Returns when a few more payments are over; raises what a customer met."""
     wanted = sum(one.stories for one in people) + _STORIES_A_KILL
@@ -229,44 +93,7 @@ async def _stories(people: list[Customer], runs: list[asyncio.Task[None]]) -> No
                 one.result()
         return sum(one.stories for one in people) >= wanted
 
-    await until(over, patience_s=_SERVED_S)
-
-
-async def _wrong(at: Installation, session: aiohttp.ClientSession, told: Told) -> list[str]:
-    """What differs from what callers were told; refunds are waited for first."""
-    bad: list[str] = []
-    dsn = at.env["FLORIN_STORE"]
-
-    async def open_refunds() -> int:
-        rows = await postgres.rows(dsn, _OPEN_REFUNDS)
-        return int(rows[0][0])
-
-    await until(open_refunds, 0, patience_s=_SERVED_S)
-    stored = dict(await postgres.rows(dsn, "SELECT id, status FROM payment"))
-    refunds = await postgres.rows(dsn, "SELECT payment_id, id, status FROM refund")
-    if sorted(stored) != sorted(told.created.values()):
-        bad.append(f"{len(told.created)} payments were acknowledged, {len(stored)} are stored")
-    for ids, end in ((told.confirmed, "succeeded"), (told.cancelled, "cancelled")):
-        others = [one for one in ids if stored.get(one) != end]
-        bad += [f"{one} should be {end}, and is {stored.get(one)}" for one in others]
-    wanted = sorted((payment, refund, "succeeded") for payment, refund in told.refunds.items())
-    if sorted(refunds) != wanted:
-        bad.append(f"refunds are {sorted(refunds)}, and were told as {wanted}")
-    for payment_id, versions in told.versions.items():
-        if versions != sorted(set(versions)):
-            bad.append(f"{payment_id} was told in versions {versions}")
-        if told.final.get(payment_id) != stored.get(payment_id):
-            bad.append(f"the stream of {payment_id} ended as {told.final.get(payment_id)}")
-    chain = Chain(session, at.node.url, DEVNET.token.address)
-    for address in set(told.confirmed.values()):
-        paid = [one for one, by in told.confirmed.items() if by == address]
-        left = _PURSE - PRICE * sum(one not in told.refunds for one in paid)
-        if (has := await chain.balance(address)) != left:
-            bad.append(f"{address} has {has}, and should have {left}")
-    kept = PRICE * (len(told.confirmed) - len(told.refunds))
-    if (has := await chain.balance(TREASURY.address)) != kept:
-        bad.append(f"the treasury has {has}, and should have {kept}")
-    return [*bad, *await at.store.survey(history.check()), *await at.store.read(ledger.check())]
+    await until(over, patience_s=SERVED_S)
 
 
 def main() -> None:

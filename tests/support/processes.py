@@ -184,20 +184,25 @@ async def installed(folder: Path) -> AsyncIterator[Installation]:
             found = Installation(home, store, control, node, env)
             for one in (Signer(kept.relayer_key), TREASURY):
                 await found.give(one.address, native=10**20, units=0)
-            core = core_of(settings(home), store, SystemClock(), ())
-            made = demo.make(app_of(core), kept.pepper, {})
-            await store.write(demo.put(made))
-            found.accounts = {
-                "FLORIN_PARTNER_KEY": made.partner_key,
-                "FLORIN_MERCHANT_ID": made.merchant.id,
-                "FLORIN_APP_ID": made.wallet.app_id,
-                "FLORIN_CLIENT_ID": "client",
-            }
+            found.accounts = await accounts(home, store)
             yield found
     finally:
         await store.close()
         await chain.close()
         await postgres.forget(folder)
+
+
+async def accounts(home: Path, store: Store) -> dict[str, str]:
+    """Makes a partner with a merchant, and a wallet; what callers need of them."""
+    core = core_of(settings(home), store, SystemClock(), ())
+    made = demo.make(app_of(core), Home(home).open().secrets().pepper, {})
+    await store.write(demo.put(made))
+    return {
+        "FLORIN_PARTNER_KEY": made.partner_key,
+        "FLORIN_MERCHANT_ID": made.merchant.id,
+        "FLORIN_APP_ID": made.wallet.app_id,
+        "FLORIN_CLIENT_ID": "client",
+    }
 
 
 def _environment(chain: EvmChain, dsn: str) -> dict[str, str]:

@@ -85,6 +85,7 @@ async def _copy(origin: Store, target: Store) -> Copied:
         while rows := await origin.read(copying.page(table.name, last)):
             await target.write(copying.put(table.name, rows))
             last = rows[-1]
+    await target.filled()
     found = await target.survey(copying.contents())
     _compare(await origin.survey(copying.contents()), found)
     return found

@@ -131,6 +131,7 @@ _ALL = _Table[Figures](
         ("payouts_watched", "streams about payouts", lambda o: o.watched_payouts),
         ("calls_keyed", "wallet calls under a key, or waiting for it", lambda o: o.keyed_calls),
         ("store_queue_operations", "writes that wait to be durable", lambda o: o.writes_queued),
+        ("tasks", "tasks of the event loop; streams and calls have some each", lambda o: o.tasks),
         (
             "webhooks_waiting",
             "payments of which an endpoint has not been told everything",

@@ -36,6 +36,9 @@ async def folders(tmp_path):
         await postgres.forget(one)
 
 
+_COUNTED = "SELECT reltuples::int FROM pg_class WHERE relname = 'payment_option'"
+
+
 async def filled(where) -> int:
     store = await open_store(where)
     shop = Shop(epoch=await leased(store))
@@ -66,6 +69,10 @@ async def test_a_backup_is_made_while_the_store_is_used_and_restored_elsewhere(e
         assert await copies.restore(file, place(other, target)) == copied
         again = await open_store(place(other, target))
         assert await again.reader.payment(late.id) is None
+        if other != postgres.SQLITE:
+            # plans are made for the rows that there are
+            ((known,),) = await postgres.rows(postgres.of(target).dsn, _COUNTED)
+            assert known == copied["payment_option"].rows
         await created(again)
         await again.close()
         await postgres.forget(target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -47,9 +48,9 @@ class Shared:
 class Figures:
     """What is known at one moment; counts of streams, calls and writes are this process's.
 
-    `held` counts held answers by whose they are, `writes_queued` those that wait to be durable;
-    `shared` is empty where no other process can have the store. `listening` tells that changes of
-    other processes are heard of at once.
+    `held` counts held answers by whose they are, `writes_queued` those that wait to be durable,
+    `tasks` those of the event loop; `shared` is empty where no other process can have the store.
+    `listening` tells that changes of other processes are heard of at once.
     """
 
     now_us: int
@@ -61,6 +62,7 @@ class Figures:
     watched_payouts: int
     keyed_calls: int
     writes_queued: int
+    tasks: int
     listening: bool
     held: Mapping[str, int]
     conditions: Sequence[Condition]  # of no chain in particular
@@ -82,6 +84,7 @@ async def read(app: App, keyed_calls: int) -> Figures:
         watched_payouts=app.payouts.followers,
         keyed_calls=keyed_calls,
         writes_queued=app.store.queued,
+        tasks=len(asyncio.all_tasks()),
         listening=app.hints.listening,
         held={str(one): count for one, count in app.limits.held.open.items()},
         conditions=await health.of_installation(app),

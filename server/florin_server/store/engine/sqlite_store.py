@@ -90,6 +90,9 @@ class SqliteStore(Store):
         else:
             self._readers.append(connection)
 
+    async def filled(self) -> None:
+        """Does nothing: SQLite plans by the indexes that there are."""
+
     async def close(self) -> None:
         """Commits what is queued and lets another server in; once more does nothing."""
         if self._closed:

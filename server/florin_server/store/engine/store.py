@@ -87,6 +87,10 @@ class Store(ABC):
         """
 
     @abstractmethod
+    async def filled(self) -> None:
+        """To be called when many rows came at once, before anybody looks for them."""
+
+    @abstractmethod
     async def close(self) -> None:
         """Commits what is queued and lets go of the store; once more does nothing."""
 

@@ -17,6 +17,7 @@ _CONNECT_S = 5.0
 # a statement that takes longer is ended by the server; one that hangs, by us
 _STATEMENT_S = {"write": 10, "read": 10, "survey": 600}
 _GRACE_S = 5
+_ANALYZE_S = 600
 # whoever waits longer for a lock begins anew: others may wait for what it has
 _LOCK_S = 2
 # a process that hangs keeps others from rows no longer than this
@@ -100,6 +101,17 @@ class Connection:
         """Ends it; what was written is on disk from now on."""
         if (told := await self._raw.execute("COMMIT")) != "COMMIT":
             raise asyncpg.InterfaceError(f"the transaction could not be committed: {told}")
+
+    async def analyze(self) -> None:
+        """Counts what is in the tables, for plans; takes seconds where there are many rows."""
+        await self.begin()
+        try:
+            await self._raw.execute("SET LOCAL statement_timeout = 0")
+            await self._raw.execute("ANALYZE", timeout=_ANALYZE_S)
+            await self.commit()
+        finally:
+            if self._raw.is_in_transaction():
+                await self.give_up()
 
     async def give_up(self) -> None:
         """Rolls back what is open; closes the connection if that cannot be done."""

@@ -63,6 +63,16 @@ class PostgresStore(Store):
         """Runs an operation that looks at many rows, on connections of its own."""
         return await self._read(self._surveys, op)
 
+    async def filled(self) -> None:
+        """Has the server count at once: it would plan for empty tables until it does by itself."""
+        connection = await self._writers.take()
+        try:
+            await connection.analyze()
+        except DriverError as error:
+            raise to_store_error(error) from error
+        finally:
+            self._writers.give_back(connection)
+
     async def close(self) -> None:
         """Commits what is queued and takes leave of the server."""
         if self._closed:

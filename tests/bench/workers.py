@@ -1,0 +1,126 @@
+"""Two processes of one service against one, on PostgreSQL and in front of one chain.
+
+Rates say how much more two of them serve here, where caller, database and chain need the same
+cores. What the service and PostgreSQL use for each request says what two of them serve where there
+are cores enough: twice as much, if it is the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from statistics import median
+
+from tests.bench import http1, load
+from tests.bench.database import server_cpu_s
+from tests.bench.florin import Florin
+from tests.bench.load import RestJob
+from tests.bench.node import Node, nodes
+from tests.bench.report import Figure, median_of
+from tests.bench.settle import prepared, shop
+from tests.bench.settle import settle as settled
+from tests.bench.setup import PRICE, new_payments, with_accounts
+from tests.bench.size import sized
+from tests.support.postgres import OwnServer
+
+ROUNDS, SECONDS, COUNT = sized((5, 2.0, 300), (1, 0.1, 3))
+TOGETHER = 50
+# two processes, as many of PostgreSQL, the caller, and the chain
+_CORES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A service of so many processes, and the database that is its own."""
+
+    running: Florin
+    server: OwnServer
+
+    def cpu_s(self) -> float:
+        return self.running.cpu_s() + server_cpu_s(self.server.pid)
+
+
+# how many were served, and in how many seconds
+_Work = Callable[[Side], tuple[int, float]]
+
+
+def measure(pool: ProcessPoolExecutor) -> list[Figure]:
+    with ExitStack() as stack:
+        *_, (_, one) = nodes()
+        chain = stack.enter_context(one)
+        sides = [_side(stack, chain, workers) for workers in ("1", "2")]
+        works: dict[str, _Work] = {
+            "status": lambda side: _asked(pool, side, _status(pool, side)),
+            "create": lambda side: _asked(pool, side, _create(side)),
+            "payments": lambda side: _paid(pool, chain, side),
+        }
+        return [figure for name, work in works.items() for figure in _figures(name, work, sides)]
+
+
+def _side(stack: ExitStack, chain: Node, workers: str) -> Side:
+    server = OwnServer()
+    stack.callback(server.end)
+    dsn = server.database.dsn
+    command = ("serve", "--workers", workers)
+    # not taken for an installation that is tried out
+    more = {"FLORIN_STORE": dsn, "FLORIN_DEMO": "false"}
+    running = stack.enter_context(shop(chain, TOGETHER, *command, **more))
+    return Side(with_accounts(running, server.database), server)
+
+
+def _figures(name: str, work: _Work, sides: list[Side]) -> list[Figure]:
+    rates: list[float] = []
+    costs: list[list[float]] = []
+    for _ in range(-1, ROUNDS):
+        both = [_measured(work, side) for side in sides]
+        (alone, alone_us), (together, together_us) = both
+        rates.append(together / alone)
+        costs.append([alone_us, together_us])
+    del rates[0], costs[0]
+    one_us, two_us = (median(both[i] for both in costs) for i in range(2))
+    cores = os.cpu_count() or 1
+    told = f"two processes against one, with {cores} cores for them, PostgreSQL, chain and caller"
+    note = f"service and PostgreSQL use {one_us:,.0f} µs with one process, {two_us:,.0f} with two"
+    ratios = [alone / together for alone, together in costs]
+    return [
+        median_of(
+            f"workers_{name}_rate",
+            rates,
+            "×",
+            told,
+            at_least=1.7 if cores >= _CORES else None,
+            peer="one process",
+        ),
+        median_of(f"workers_{name}_cpu", ratios, "×", note, at_least=0.85, peer="one process"),
+    ]
+
+
+def _measured(work: _Work, side: Side) -> tuple[float, float]:
+    """What is served in a second, and the µs of processor time for each."""
+    before = side.cpu_s()
+    count, seconds = work(side)
+    return count / seconds, max(side.cpu_s() - before, 0.01) / count * 1e6
+
+
+def _status(pool: ProcessPoolExecutor, side: Side) -> bytes:
+    (payment,) = new_payments(side.running, pool, 1)
+    path = f"/v1/gateway/payment/{payment}/status"
+    return http1.request("GET", path, side.running.wallet)
+
+
+def _create(side: Side) -> bytes:
+    return http1.request("POST", "/v1/payments", side.running.merchant, {"amount": PRICE})
+
+
+def _asked(pool: ProcessPoolExecutor, side: Side, request: bytes) -> tuple[int, float]:
+    job = RestJob(side.running.http, (request,), seconds=SECONDS, expect=b"status")
+    result = load.run(pool, job)
+    return result.answered, result.seconds
+
+
+def _paid(pool: ProcessPoolExecutor, chain: Node, side: Side) -> tuple[int, float]:
+    rate = settled(side.running, pool, prepared(chain, side.running, pool, COUNT))
+    return COUNT, COUNT / rate

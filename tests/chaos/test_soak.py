@@ -1,0 +1,23 @@
+"""Half a minute of everything: nothing grows, nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.soak import soak
+from tests.support import postgres
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+    ),
+]
+
+
+async def test_what_processes_use_stays_level(tmp_path):
+    found = await soak(tmp_path, 30)
+    assert found["bad"] == []
+    assert found["grown"] == []
+    assert found["stories"] > 30
+    assert len(found["levels"]) == 2
