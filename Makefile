@@ -2,7 +2,7 @@
 # contracts: compile the Solidity sources (needs Node)
 # race, chaos, kills, soak, tamper, prove, fuzz-model: long forms of tests, a minute to most of an hour
 # check: the quick tests, while you work · verify: checks without running anything
-# test: everything CI checks, with verify beside the tests; with CI=true on PostgreSQL too · gen, fmt: write
+# test: verify, and beside it all tests but slow ones; with CI=true those too, and on PostgreSQL · gen, fmt: write
 # bench: figures, into build/bench.json and build/bench.md; with ONLY='create verify' those of some subjects
 # mutate: small changes of the code, told if no test notices them (an hour or two)
 # shuffle: the whole suite 20 times, in other orders and with other seeds (hours)
@@ -40,8 +40,13 @@ up: $(RUN)
 # three on two processors: tests wait for processes of their own for half of the time
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
+# what takes minutes: campaigns, benches, browsers, notebooks
+ifneq ($(CI),true)
+TIER := -m "not slow"
+endif
+
 check: $(DEV)
-	$(PYTEST) -m "not long" tests/unit tests/contract/store tests/contract/gateway
+	$(PYTEST) -m "not long and not slow" tests/unit tests/contract/store tests/contract/gateway
 
 # services on PostgreSQL: the store's own tests run on every engine anyway
 ON_SERIALIZABLE := tests/contract/payouts tests/contract/settlement/test_settler.py \
@@ -53,12 +58,14 @@ ON_POSTGRES := $(ON_SERIALIZABLE) tests/e2e/payments tests/e2e/accounts tests/e2
 test: $(DEV)
 	@mkdir -p build
 	@make --no-print-directory verify > build/verify.log 2>&1 & verify=$$!; \
-	$(PYTEST) --durations 30; tests=$$?; \
+	$(PYTEST) $(TIER) --durations 30; tests=$$?; \
 	wait $$verify; verified=$$?; cat build/verify.log; \
 	test $$tests -eq 0 && test $$verified -eq 0
 ifeq ($(CI),true)
 	FLORIN_TEST_STORE=postgres $(PYTEST) $(ON_POSTGRES)
 	FLORIN_TEST_STORE=postgres-serializable $(PYTEST) $(ON_SERIALIZABLE)
+else
+	@echo 'Left out, as they take minutes: tests that are marked slow. `make test CI=true` runs all there are.'
 endif
 
 shuffle: $(DEV)

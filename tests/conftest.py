@@ -62,7 +62,11 @@ def pytest_collection_modifyitems(config, items):
 
     Files that take long come first, so that no worker ends with one while the others have nothing.
     """
-    long = {item.path for item in items if item.get_closest_marker("long")}
+    long = {
+        item.path
+        for item in items
+        if item.get_closest_marker("long") or item.get_closest_marker("slow")
+    }
     items.sort(key=lambda item: item.path not in long)
     calls = ((item, getattr(item, "callspec", None)) for item in items)
     told = [(item, call.params) for item, call in calls if call is not None]

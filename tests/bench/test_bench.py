@@ -9,7 +9,7 @@ from tests.bench.report import Figure
 from tests.bench.x402.environment import python
 from tests.deploy.tools import envoy, needed
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 PATIENCE_S = 300
 # what has to be fetched first, and cannot be had everywhere

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 BUGS = ("amnesia", "splitledger")
 

@@ -8,7 +8,7 @@ from tests.chaos.process_kills import campaign
 from tests.support import postgres
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.slow,
     pytest.mark.skipif(
         postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
     ),

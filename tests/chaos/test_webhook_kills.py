@@ -6,7 +6,7 @@ import pytest
 
 from tests.chaos.webhook_kills import campaign
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 
 async def test_two_kills_lose_and_invent_nothing_and_keep_the_order(tmp_path):

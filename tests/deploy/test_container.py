@@ -24,7 +24,7 @@ ROOT = DEPLOY.parent
 INSTALL_S = 600
 START_S = 60
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 
 def stages() -> list[list[tuple[str, str]]]:

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.long
 NAME = "florin_server.domain.gcra.xǁBucketǁtake__mutmut_11"
 
 
+@pytest.mark.slow
 def test_mutants_of_a_module_are_killed_by_its_tests(tmp_path):
     """What no test calls, or no test notices, is named with what was changed."""
     group = Group(("domain/versions.py",), ("unit/test_versions.py",))

@@ -8,7 +8,7 @@ import pytest
 from data import FIRST_DAY, load
 from lab import LabError
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 FEW = {"payments": 20, "days": 1}
 
 

@@ -14,7 +14,7 @@ from florin_server.simulation.population import populate
 
 from tests.support.notebooks import FOLDER, printed, run
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 NOTEBOOK = FOLDER / "13_failures.ipynb"
 FOUND = re.compile(

@@ -10,7 +10,7 @@ from data import load
 
 from tests.support.notebooks import FOLDER, printed, run
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 CHAINS = {"evm": "eip155:31337", "solana": "solana:FXEDJZXidWKiEDdE8MEdyteVkSbXE8BS"}
 VERDICT = re.compile(r"^Slower than promised: (.+)\.$", re.MULTILINE)

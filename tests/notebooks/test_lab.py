@@ -8,7 +8,7 @@ import lab
 import psutil
 import pytest
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)

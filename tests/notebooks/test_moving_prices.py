@@ -13,7 +13,7 @@ from florin_server.simulation.rates import Walk
 
 from tests.support.notebooks import FOLDER, printed, run
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 KNOBS = {"payments": 150, "days": 1, "volatility": 3.0}
 JUMPED = re.compile(r"^(\w+) in coin \S+ jumped by (\S+) % between (\S+) and (\S+)$", re.MULTILINE)

@@ -14,7 +14,7 @@ from tests.support.notebooks import FOLDER, load, printed, run
 from tests.support.service import running
 from tools.gallery.pages import changes, shown
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LIBRARIES = {"chains", "charts", "data", "lab", "target"}

@@ -13,7 +13,7 @@ from nbclient.exceptions import CellExecutionError
 
 from tests.support.notebooks import FOLDER, run
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 # one posting of a kind, the one that was booked last
 POSTING = """

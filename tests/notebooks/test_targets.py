@@ -21,7 +21,7 @@ from nbclient.exceptions import CellExecutionError
 from tests.support.command import Lasting, florin
 from tests.support.notebooks import FOLDER, printed, run
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 WALKS = (
     "00_start_here",

@@ -14,7 +14,7 @@ from tests.support.checkout_states import STATES, URLS, reached
 from tests.support.desk import ORDER, opened
 from tests.support.service import held
 
-pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 # first load, with the stream of states
 REQUESTS_MAX, BYTES_MAX = 5, 70_000

@@ -17,7 +17,7 @@ from tests.support.page_texts import NASTY
 from tests.support.solana import AT_ONCE
 from tests.support.wallet import Wallet
 
-pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 ETHER = f"eip155:{DEVNET.chain_id}/slip44:60"
 USD, EUR, GBP = (

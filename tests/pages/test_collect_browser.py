@@ -19,7 +19,7 @@ from tests.support.browser import Visitor, violations, visitor
 from tests.support.capture import DATA, Till, new_till, path_of, query_of, stored
 from tests.support.desk import Desk, opened
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
 COMPLETE = {"type": "IC_COMPLETE", "success": True}
 PHONE = {"width": 320, "height": 640}

@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 from tests.support.browser import Visitor, violations, visitor
 from tests.support.desk import ORDER, opened
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\"'&{{ 7 * 7 }}"
 _STEPS_MAX = 120
 

@@ -10,7 +10,7 @@ import pytest
 from tests.solidity import tools as programs
 from tests.solidity.tools import HERE, Tools
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 PROVEN = {
     "check_aBatchTellsTheTruth",

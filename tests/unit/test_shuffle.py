@@ -6,7 +6,7 @@ import pytest
 
 from tests import shuffle
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 TESTS = """
 import os, random

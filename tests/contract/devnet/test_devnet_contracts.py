@@ -16,7 +16,7 @@ from florin_server.devnet.genesis import artifact
 
 from tests.support import npm
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 CONTRACTS = Path(florin_server.devnet.__file__).parent / "contracts"
 CARRIED = Path(florin_server.rails.evm.setup.__file__).parent / "bytecode.json"

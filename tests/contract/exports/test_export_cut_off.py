@@ -12,7 +12,7 @@ from tests.support import exported, store_kit
 from tests.support.command import end
 from tests.support.exported import Shop, export, lines, newest
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 # the first ones, and later ones farther and farther apart
 STEPS = [1, 2, 3, 5, 8, 13, 21, 34, 55, 89]

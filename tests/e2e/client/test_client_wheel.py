@@ -19,7 +19,7 @@ from grpc_tools import protoc
 
 from tests.support.documents import ROOT
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 INSTALL_S = 300
 RUN_S = 120

@@ -19,7 +19,7 @@ from tests.support.newcomer import Walk, setting_out
 BEFORE, NEXT = "v0019", "v0020"
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.slow,
     pytest.mark.skipif(shutil.which("make") is None, reason="CONTRIBUTING types it"),
 ]
 

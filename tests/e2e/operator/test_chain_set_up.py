@@ -18,7 +18,7 @@ from solders.keypair import Keypair
 from tests.support import foreign
 from tests.support.command import Ended
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 TREASURY = Account.from_key(b"\x77" * 32).address
 SETTLER = checksum_address(settlement_contract().address)

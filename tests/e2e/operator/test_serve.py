@@ -94,6 +94,7 @@ async def test_commands_find_all_of_them(installation, served):
     assert CHAIN in found.out
 
 
+@pytest.mark.slow
 async def test_a_reload_under_load_fails_no_request(installation, served, api, systemd):
     payment_id = (await api.create(ORDER))["paymentId"]
     load, before = SteadyLoad(installation, A_SECOND, payment_id), set(children(served.process.pid))

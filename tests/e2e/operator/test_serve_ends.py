@@ -16,7 +16,7 @@ from tests.support.processes import Systemd, alive, children, installed
 from tests.support.until import until
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(
         postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.command import told
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 FEW = ("--payments", "20", "--days", "1")
 

@@ -23,7 +23,7 @@ from florin_server.simulation.stage import staged
 
 from tests.support.command import begin, end
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 FIRST = date(2026, 6, 1)  # a Monday
 BEGIN_US = 1_780_272_000_000_000
