@@ -218,7 +218,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "short",
             ((_most("process_open_fds", "instance", '{job="florin"}'), "{{instance}}"),),
         ),
-        Panel("Tasks", "short", ((_most("florin_tasks", "instance"), "{{instance}}"),)),
+        Panel("Tasks", "short", (("sum(florin_tasks)", "tasks"),)),
     ),
     "Chains": (
         Panel(
