@@ -259,24 +259,32 @@ def test_money_that_came_short_or_went_back_is_told():
     ]
 
 
+def wallet_here(monkeypatch, env, answer="y"):
+    """The wallet in this process, whose owner says so."""
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+    return example("wallet")
+
+
 def sale(florin, tmp_path, amount="4.50", seconds="60"):
     env = {**florin.env, "SALE_SECONDS": seconds}
     return Running("terminal", amount, env=env, cwd=tmp_path)
 
 
-def test_a_wallet_pays_with_no_token_that_it_does_not_know(florin, merchant, tmp_path):
+def test_a_wallet_pays_with_no_token_that_it_does_not_know(florin, merchant, monkeypatch):
     made = merchant.merchant.create_payment(amount=("iso4217/USD", TEA))
     env = {**florin.env, "FLORIN_EVM_ASSET": f"{CHAIN}/erc20:{TOKEN}"}
-    done = run("wallet", made.gateway_url, env=env, cwd=tmp_path, told="y\n")
-    assert (done.status, "pays for it" in done.err) == (1, True)
+    with pytest.raises(WalletError, match="pays for it"):
+        wallet_here(monkeypatch, env).main(made.gateway_url)
 
 
-def test_a_code_is_shown_and_paid(florin, merchant, tmp_path):
+def test_a_code_is_shown_and_paid(florin, merchant, tmp_path, monkeypatch):
     with sale(florin, tmp_path) as terminal:
         link = terminal.until("http://")
         assert terminal.said.count("\n") > 10  # the code
-        refused = run("wallet", link, env=florin.env, cwd=tmp_path, told="n\n")
-        assert (refused.status, "nothing was signed" in refused.err) == (1, True)
+        with pytest.raises(WalletError, match="nothing was signed"):
+            wallet_here(monkeypatch, florin.env, answer="n").main(link)
         payment_id = link.rpartition("/")[2]
         merchant.admin.simulate_payment(payment_id, outcome=SIMULATED_OUTCOME_SUCCEEDED)
         done = terminal.ended()
@@ -284,7 +292,7 @@ def test_a_code_is_shown_and_paid(florin, merchant, tmp_path):
     assert done.out.splitlines()[-1] == f"PAID {payment_id}"
 
 
-def test_a_sale_that_takes_too_long_is_called_off(florin, merchant, tmp_path):
+def test_a_sale_that_takes_too_long_is_called_off(florin, merchant, tmp_path, monkeypatch):
     with sale(florin, tmp_path, seconds="1") as terminal:
         link = terminal.until("http://")
         done = terminal.ended()
@@ -292,8 +300,8 @@ def test_a_sale_that_takes_too_long_is_called_off(florin, merchant, tmp_path):
     assert (done.status, done.out.splitlines()[-1]) == (1, f"NOT PAID {payment_id}")
     assert merchant.merchant.get_payment(payment_id).status == PAYMENT_STATUS_CANCELLED
     # who comes too late pays nothing
-    late = run("wallet", link, env=florin.env, cwd=tmp_path, told="y\n")
-    assert (late.status, "PAYMENT_STATUS_CANCELLED already" in late.err) == (1, True)
+    with pytest.raises(WalletError, match="PAYMENT_STATUS_CANCELLED already"):
+        wallet_here(monkeypatch, florin.env).main(link)
 
 
 def test_a_sale_that_is_being_paid_is_not_over(florin, merchant, tmp_path):
