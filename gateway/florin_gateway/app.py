@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
 from florin_gateway.errors import (
@@ -160,6 +161,8 @@ class Gateway:
             try:
                 await self._handle(exchange)
             except CallError as failure:
+                if failure.code is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    _note_late(exchange)
                 raise refusal_of(failure) from failure
             except PathError as error:
                 raise RefusedError(400, INVALID_PARAMS, f"The path holds {error}") from error
@@ -338,6 +341,7 @@ class Gateway:
             return await call(request, exchange.incoming.metadata, timeout_s, exchange.peer)
         if wait.end is End.CLIENT_GONE:
             raise ClientGoneError
+        _note_late(exchange)
         raise internal_error(503)
 
     async def _hold(
@@ -482,3 +486,10 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         await send({"type": message["type"] + ".complete"})
         if message["type"] == "lifespan.shutdown":
             return
+
+
+def _note_late(exchange: Exchange) -> None:
+    """The client is told no reason; who wished for less time than it has needs no note."""
+    if exchange.incoming.timeout_s is None:
+        told = {"request_id": exchange.incoming.request_id}
+        logger.warning("%s took longer than %g s", exchange.route, exchange.timeout_s, extra=told)

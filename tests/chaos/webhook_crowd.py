@@ -1,6 +1,8 @@
 """A thousand endpoints, of which one in ten never answers: how long do the others wait?
 
 Each endpoint is one of a merchant of its own, and hears of payments that come at a steady pace.
+On a machine that is too busy a payment may be refused with 503, as its call took longer than the
+gateway lets it; like every shop's back end this one asks again under the same key, and says so.
 `python -m tests.chaos.webhook_crowd [endpoints] [rounds] [payments a second]`.
 """
 
@@ -23,12 +25,14 @@ from florin_server.flows.webhooks.endpoints import By, Wanted
 from florin_server.store.accounts import merchants
 
 from tests.support.answering import Request, answering, answers, never
-from tests.support.api import RestApi
+from tests.support.api import Json, Refused, RestApi
 from tests.support.desk import ORDER
 from tests.support.service import running
 from tests.support.until import until
 
 _SERVERS = 10
+# no answer in time, and the first attempt still under way
+_AGAIN, _ATTEMPTS = {409, 503}, 10
 _OK = answers(204)
 
 
@@ -43,14 +47,20 @@ class Clocked:
         await _OK(request, out)
 
 
-async def crowd(folder: Path, count: int, rounds: int, per_second: float) -> dict[str, object]:
-    """Tells each endpoint of so many payments; answers how long those waited that answer."""
+async def crowd(
+    folder: Path, count: int, rounds: int, per_second: float, **settings: object
+) -> dict[str, float]:
+    """Tells each endpoint of so many payments; answers how long those waited that answer.
+
+    `settings` are of webhooks. `hanging` counts the attempts at those that never do, `again` the
+    payments that had to be asked for more than once.
+    """
     came = Clocked()
     async with AsyncExitStack() as stack:
         open_ = stack.enter_async_context
         well = [await open_(answering(came)) for _ in range(_SERVERS)]
         hung = [await open_(answering(never)) for _ in range(_SERVERS)]
-        webhooks = {"networks": ["127.0.0.0/8"]}
+        webhooks = {"networks": ["127.0.0.0/8"], **settings}
         service = await open_(running(folder / "home", webhooks=webhooks))
         session = await open_(aiohttp.ClientSession())
         env = service.home.read_demo_env()
@@ -63,15 +73,18 @@ async def crowd(folder: Path, count: int, rounds: int, per_second: float) -> dic
             servers = hung if n % 10 == 0 else well
             url = f"http://127.0.0.1:{servers[n % 100 // 10].port}/{n}"
             shops.append(await _shop(app, one, n, url))
-        begun = await _pay(api, shops * rounds, per_second)
+        begun, again = await _pay(api, shops * rounds, per_second)
         wanted = [pay for n, pay in enumerate(begun) if n % count % 10]
         await until(lambda: len(came.at) >= len(wanted), patience_s=120)
+        hanging = sum(len(one.came) for one in hung)
     waited = sorted(came.at[payment_id] - begun[payment_id] for payment_id in came.at)
     return {
         "events": len(waited),
         "p50": round(waited[len(waited) // 2], 3),
         "p99": round(waited[len(waited) * 99 // 100], 3),
         "max": round(waited[-1], 3),
+        "hanging": hanging,
+        "again": again,
     }
 
 
@@ -83,17 +96,31 @@ async def _shop(app: object, like: Merchant, number: int, url: str) -> str:
     return merchant.id
 
 
-async def _pay(api: RestApi, shops: list[str], per_second: float) -> dict[str, float]:
-    """Makes one payment of each shop; answers when each was asked for, in order."""
+async def _pay(api: RestApi, shops: list[str], per_second: float) -> tuple[dict[str, float], int]:
+    """Makes one payment of each shop; answers when each was asked for, in order, and `again`."""
     begun: dict[str, float] = {}
+    again = 0
     start = time.monotonic()
     for n, merchant_id in enumerate(shops):
         await asyncio.sleep(max(0.0, start + n / per_second - time.monotonic()))
         at = time.monotonic()
-        headers = {**api.merchant, "Merchant-Id": merchant_id}
-        made = await api.call("POST", "/v1/payments", headers, ORDER)
+        headers = {**api.merchant, "Merchant-Id": merchant_id, "Idempotency-Key": f"crowd-{n}"}
+        made, attempts = await _made(api, headers)
+        again += attempts > 1
         begun[made["paymentId"]] = at
-    return begun
+    assert len(begun) == len(shops), "one key made two payments, or two keys one"
+    return begun, again
+
+
+async def _made(api: RestApi, headers: dict[str, str]) -> tuple[Json, int]:
+    """A payment, and in how many attempts it was made."""
+    for attempt in range(1, _ATTEMPTS):
+        try:
+            return await api.call("POST", "/v1/payments", headers, ORDER), attempt
+        except Refused as refused:
+            if refused.http not in _AGAIN:
+                raise
+    return await api.call("POST", "/v1/payments", headers, ORDER), _ATTEMPTS
 
 
 def main(count: int = 1000, rounds: int = 2, per_second: int = 40) -> None:

@@ -24,6 +24,7 @@ DOCUMENTS = (
                 "payments",
                 "checkout",
                 "webhooks",
+                "examples",
                 "receipts",
                 "command-line",
                 "clients",

@@ -21,8 +21,9 @@ from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.domain.sealed import Seal
 from florin_server.domain.settlement.chain_txs import TxEnd, TxState
 from florin_server.flows.exports import folder
-from florin_server.flows.exports.feeds import Origin, of_store
+from florin_server.flows.exports.feeds import Origin
 from florin_server.flows.exports.formats import Format
+from florin_server.flows.exports.kept import of_store
 from florin_server.flows.exports.run import PART_ROWS, Run
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.engine.reading import Reading

@@ -71,6 +71,10 @@ class Walk:
     shell: Shell
     session: aiohttp.ClientSession
     upright: list[asyncio.subprocess.Process] = field(default_factory=list)
+    # what runs in terminals of its own, at which port, and the secret that one of them has shown
+    beside: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+    port: int | None = None
+    secret: str = ""
 
     async def ask_chain(self, method: str, *params: Any) -> Any:
         url = await self.shell.value("FLORIN_EVM_RPC_URL")
@@ -121,7 +125,7 @@ async def setting_out(tmp_path: Path, *, fresh: bool = False) -> AsyncIterator[W
             assert bash.stdin is not None
             bash.stdin.close()
             await bash.wait()
-            for one in made.upright:
+            for one in (*made.beside.values(), *made.upright):
                 await ended(one)
 
 
@@ -148,9 +152,12 @@ def clone(folder: Path) -> None:
         (folder / ".venv" / one).touch()
 
 
-@asynccontextmanager
-async def typed(walk: Walk, script: str, *, answer: str = "") -> AsyncIterator[Any]:
-    """A shell of its own, with an operator in front of it."""
+async def begun(walk: Walk, name: str, script: str) -> None:
+    """A terminal of its own, for what goes on beside the walk; its name in `beside`."""
+    walk.beside[name] = await _typed(walk, script)
+
+
+async def _typed(walk: Walk, script: str, answer: str = "") -> asyncio.subprocess.Process:
     process = await asyncio.create_subprocess_exec(
         *("bash", "-euo", "pipefail", "-c", script),
         cwd=walk.folder,
@@ -163,6 +170,13 @@ async def typed(walk: Walk, script: str, *, answer: str = "") -> AsyncIterator[A
     assert process.stdin is not None
     process.stdin.write(answer.encode())
     process.stdin.close()
+    return process
+
+
+@asynccontextmanager
+async def typed(walk: Walk, script: str, *, answer: str = "") -> AsyncIterator[Any]:
+    """A shell of its own, with an operator in front of it."""
+    process = await _typed(walk, script, answer)
     try:
         yield process
     finally:

@@ -147,6 +147,19 @@ async def test_a_late_answer_is_503(running):
     assert (answer.status, answer.json()["code"]) == (503, "internal_error")
 
 
+@pytest.mark.parametrize("kind", ["local", "remote"])
+async def test_the_log_says_which_call_was_late_and_not_that_a_client_was_in_a_hurry(kind, caplog):
+    path = "/v1/gateway/payment/slow/status"
+    async with lab(kind, GatewaySettings(deadline_s=0.1)) as running:
+        await running.call("GET", path, headers={**KEY, "Grpc-Timeout": "80m"})
+        assert "took longer" not in caplog.text
+        answer = await running.call("GET", path)
+    assert answer.status == 503
+    (said,) = [one for one in caplog.records if "took longer" in one.message]
+    assert said.message == "GatewayService.GetPaymentStatus took longer than 0.1 s"
+    assert said.request_id == answer.headers["request-id"]
+
+
 @pytest.mark.parametrize(
     ("body", "issue"),
     [

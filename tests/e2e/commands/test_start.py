@@ -59,12 +59,20 @@ def loaded(*words: str, **changes: str) -> tuple[int, set[str]]:
         ["payments", "refund", "pay_1", "--yes"],
         ["merchants", "list"],
         ["merchants", "destinations", "mrch_1"],
+        ["trigger", "succeeded"],
     ],
     ids=" ".join,
 )
 def test_what_only_asks_a_server_loads_nothing_of_one(words):
     server = ["--server=127.0.0.1:1", "--api-key=a", "--merchant=b"]
     assert loaded(*words, *server) == (5, set())
+
+
+def test_an_export_from_a_server_loads_no_store(tmp_path):
+    words = ["export", "--to", str(tmp_path / "out"), "--server=127.0.0.1:1"]
+    key = {"FLORIN_PARTNER_KEY": "a", "FLORIN_MERCHANT_ID": "b"}
+    # of the flows those of exports alone, which know no store
+    assert loaded(*words, **key) == (1, {"florin_server.flows"})
 
 
 def test_help_loads_nothing_either():

@@ -35,7 +35,7 @@ from florin_server.config import Settings
 from florin_server.devnet.genesis import artifact
 from florin_server.rails.networks import chain_files
 
-from tests.e2e.documents import clients, commands, data, receipts  # noqa: F401  (their steps)
+from tests.e2e.documents import clients, commands, data, hooks, receipts  # noqa: F401  (their steps)
 from tests.e2e.documents.steps import STEPS, step
 from tests.support import foreign
 from tests.support.documents import Block, blocks, put_into, taken

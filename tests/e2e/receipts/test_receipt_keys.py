@@ -129,3 +129,27 @@ async def test_the_operator_lists_rotates_and_revokes(stopped, forks):
     assert wrong.status == Exit.STATE
     assert "only key" in wrong.err
     assert json.dumps(wrong.out) == '""'
+
+
+async def test_a_doctor_tells_that_no_receipt_can_be_signed_and_what_to_do(stopped, forks):
+    """What seals the keys was lost, or is not where it was before the state was moved."""
+
+    async def said():
+        done = await asyncio.to_thread(forks, "doctor", home=stopped)
+        (line,) = (one for one in done.out.splitlines() if "receipts can be signed" in one)
+        return line
+
+    listed = await asyncio.to_thread(forks, "receipt-keys", "list", home=stopped)
+    key_id = listed.out.splitlines()[1].split()[0]
+    assert await said() == "✓ receipts can be signed"
+    file = stopped / "secrets.json"
+    kept = json.loads(file.read_text())
+    former = kept["capture_keys"]
+    file.write_text(json.dumps({**kept, "capture_keys": ["ab" * 32]}))
+    told = await said()
+    assert told.startswith("✗ receipts can be signed: none of capture_keys in secrets.json opens")
+    assert key_id in told
+    assert "florin receipt-keys rotate" in told
+    # it is back, before the one that seals from now on
+    file.write_text(json.dumps({**kept, "capture_keys": [*former, "ab" * 32]}))
+    assert await said() == "✓ receipts can be signed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 import pytest_asyncio
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -9,6 +11,8 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from tests.support.answering import answering, answers, endless, never
 from tests.support.api import Refused
 from tests.support.desk import ORDER, opened
+from tests.support.documents import blocks
+from tests.support.javascript import serving
 from tests.support.receiver import OK, Receiver, verify_public
 from tests.support.until import until
 
@@ -305,6 +309,24 @@ async def test_a_payment_is_replayed_from_a_version_under_the_same_ids(shop):
     assert told == {"paymentId": payment_id, "toVersion": 2}
     events = await shop.receiver.came(5)
     assert events[3:] == before[1:]
+
+
+async def test_a_server_in_node_takes_what_comes_and_nothing_that_is_forged(shop):
+    """The one of the documents, by its very text; without Node this is skipped, in CI it fails."""
+    (block,) = (one for one in blocks() if one.place == ("docs/webhooks.md", "Verify", 1))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/florin"
+    made = await shop.call("POST", "", {"url": url})
+    script = block.text.replace("3000", str(port))
+    async with serving(script, port, WEBHOOK_SECRET=made["secret"]) as node:
+        async with shop.desk.session.post(url, data=b'{"type": "payment.succeeded"}') as answer:
+            assert answer.status == 400
+        payment_id = await shop.pay("succeeded")
+        said = [(await node.stdout.readline()).decode().split() for _ in range(2)]
+    assert said == [["payment.created", payment_id], ["payment.succeeded", payment_id]]
+    told = await shop.attempts(made["endpoint"]["id"])
+    assert told[-1]["httpStatus"] == 204
 
 
 async def test_an_endpoint_that_was_deleted_hears_nothing_more(shop):

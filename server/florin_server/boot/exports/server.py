@@ -28,9 +28,9 @@ from google.protobuf.message import Message
 from florin_server.boot.servers.upstream import Link
 from florin_server.clock import SystemClock
 from florin_server.domain.exports.error import NotExported
+from florin_server.domain.exports.roots import Page, Root
 from florin_server.domain.exports.tables import PAYMENTS, REFUNDS
 from florin_server.flows.exports.feeds import Origin
-from florin_server.store.exports.roots import Page, Root
 
 KEY, MERCHANT = "FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID"
 _LIMIT = 200

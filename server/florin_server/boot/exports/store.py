@@ -12,7 +12,8 @@ from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.exports.error import NotExported
 from florin_server.domain.sealed import Seal
-from florin_server.flows.exports.feeds import Origin, of_store
+from florin_server.flows.exports.feeds import Origin
+from florin_server.flows.exports.kept import of_store
 from florin_server.store.engine.query import StoreError
 from florin_server.store.operator import installation
 
@@ -39,5 +40,7 @@ def of_home(settings: Settings) -> Iterator[Origin]:
         now_us = SystemClock().now_us() + store.read(installation.clock_ahead())
         seal = Seal(kept.capture_keys)
         yield of_store(store, kept.export_id, decimals(settings), seal, now_us)
+    except StoreError as error:
+        raise NotExported(str(error)) from error
     finally:
         store.close()

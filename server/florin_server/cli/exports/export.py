@@ -9,18 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.exports.store import of_home
 from florin_server.boot.home import Refused
 from florin_server.cli.console import console, fail, table, told, working
 from florin_server.cli.operation import misused
-from florin_server.cli.settings import settings_of
 from florin_server.domain.exports.error import NotExported
 from florin_server.domain.exports.tables import TABLES
 from florin_server.flows.exports import folder
 from florin_server.flows.exports.feeds import Origin
 from florin_server.flows.exports.formats import Format
 from florin_server.flows.exports.run import Run
-from florin_server.store.engine.query import StoreError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +33,10 @@ class Wanted:
 
 def run(given: dict[str, Any], wanted: Wanted) -> None:
     """Exports from the store, and prints how many rows of each table were written."""
+    # the store is slow to load, and a server is asked without
+    from florin_server.boot.exports.store import of_home  # noqa: PLC0415
+    from florin_server.cli.settings import settings_of  # noqa: PLC0415
+
     _run(of_home(settings_of(given)), wanted)
 
 
@@ -56,7 +57,7 @@ def _run(opened: AbstractContextManager[Origin], wanted: Wanted) -> None:
     try:
         with working("Exporting"), opened as origin:
             written = _written(origin, wanted)
-    except (NotExported, Refused, StoreError, OSError) as error:
+    except (NotExported, Refused, OSError) as error:
         fail("Not exported", error)
     manifest = str(wanted.to / folder.MANIFEST)
     if told({"manifest": manifest, "rows": written}):

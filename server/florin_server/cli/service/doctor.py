@@ -26,9 +26,11 @@ from florin_server.cli.settings import settings_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.conditions import USUAL, ConditionName
+from florin_server.domain.sealed import Seal
 from florin_server.flows.accounts.own_accounts import misdirected
 from florin_server.flows.operator.health import of_nodes
 from florin_server.flows.payouts.held_money import describe as held_problems
+from florin_server.flows.receipts.keys import signing_problem
 from florin_server.flows.screening.check import lists_problem
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.settings import EvmChain
@@ -72,6 +74,8 @@ async def _checks(settings: Settings) -> AsyncIterator[Finding]:
     yield f"embedded chains and test accounts are {'on' if settings.has_demo else 'off'}", ""
     async for finding in outside.findings(settings, home):
         yield finding
+    for found in await asyncio.to_thread(_receipts, settings, home):
+        yield found
     if home.addresses() is None:
         async for finding in _stopped(settings, home):
             yield finding
@@ -93,6 +97,23 @@ async def _checks(settings: Settings) -> AsyncIterator[Finding]:
         return
     for chain, kind, details in armed:
         yield f"test chain {chain}", f"armed to go wrong: {kind} {details}; see florin faults"
+
+
+def _receipts(settings: Settings, home: Home) -> list[Finding]:
+    """Whether the keys that sign receipts can be opened, of whatever store can be looked at."""
+    subject = "receipts can be signed"
+    try:
+        seal = Seal(home.secrets().capture_keys)
+        store = stores.reading(stores.where(settings))
+    except (StoreError, Refused, OSError):
+        # that is told where they are looked at for their own sake
+        return []
+    try:
+        return [(subject, store.read(signing_problem(seal, SystemClock().now_us())))]
+    except StoreError as error:
+        return [(subject, str(error))]
+    finally:
+        store.close()
 
 
 def _running(status: system_pb2.GetSystemStatusResponse) -> Iterator[Finding]:

@@ -67,6 +67,11 @@ class Endpoint:
         """The merchant whose payments it hears of, or the partner."""
         return self.merchant_id or self.partner_id
 
+    @property
+    def proven(self) -> bool:
+        """True if it took what it was told last: who hangs or fails gets one attempt at a time."""
+        return self.failures == 0 and self.delivered_at_us is not None
+
     def wants(self, event_type: str | None) -> bool:
         """Tells whether it is told of events of a type."""
         return event_type is not None and (not self.events or event_type in self.events)

@@ -13,7 +13,7 @@ from typing import Any
 
 from florin_server.domain.exports.columns import Row
 from florin_server.domain.exports.error import NotExported
-from florin_server.store.exports.roots import Root
+from florin_server.domain.exports.roots import Root
 
 # what is committed has a time that was taken before, by minutes at most: a commit waits for others,
 # and a confirm for nodes of chains

@@ -11,12 +11,12 @@ import os
 from collections.abc import Iterator
 
 from florin_server.domain.exports.columns import Row
+from florin_server.domain.exports.roots import Root
 from florin_server.domain.exports.tables import BUYER_DATA
 from florin_server.flows.exports.feeds import PAGE, Feed, Origin
 from florin_server.flows.exports.folder import Folder, create
 from florin_server.flows.exports.formats import encoder
 from florin_server.flows.exports.layout import Layout
-from florin_server.store.exports.roots import Root
 
 # rows of one part: what was written before counts if the run is cut off
 PART_ROWS = 500_000

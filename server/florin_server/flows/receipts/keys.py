@@ -11,7 +11,7 @@ from joserfc.jwk import OKPKey
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.receipts import keys
 from florin_server.domain.receipts.keys import ReceiptKey
-from florin_server.domain.sealed import Lost
+from florin_server.domain.sealed import Lost, Seal
 from florin_server.flows.app import Core
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.receipts import receipt_keys as kept
@@ -75,6 +75,32 @@ def _revoke(key_id: str, now_us: int) -> Op[ReceiptKey]:
             Code.INVALID_STATE, "It is the only key: make another one first, by rotating"
         )
     return (yield from kept.revoke(key_id, now_us))[named[0].n]
+
+
+@operation
+def signing_problem(seal: Seal, now_us: int) -> Op[str]:
+    """Why receipts cannot be signed, now or by the keys that follow, and what helps; or nothing."""
+    every = yield from kept.all_()
+    signs = keys.signer(every, now_us)
+    if signs is None:
+        return ""
+    wanted = [one for one in every if one.revoked_at_us is None and one.n >= signs.n]
+    lost = [one.id for one in wanted if not _opens(seal, one)]
+    if not lost:
+        return ""
+    return (
+        f"none of capture_keys in secrets.json opens {', '.join(lost)}: put the one that is "
+        "missing back, before the last, and start Florin again; if it is lost, "
+        "`florin receipt-keys rotate` makes a key that signs ten minutes later"
+    )
+
+
+def _opens(seal: Seal, key: ReceiptKey) -> bool:
+    try:
+        seal.open(key.sealed, keys.place(key.id))
+    except Lost:
+        return False
+    return True
 
 
 def seed_of(app: Core, key: ReceiptKey) -> bytes:

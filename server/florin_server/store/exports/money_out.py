@@ -6,10 +6,11 @@ from collections.abc import Collection
 
 from sqlalchemy import Select, select
 
+from florin_server.domain.exports.roots import Page, Root
 from florin_server.domain.payments.payment import RefundStatus
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.store.engine.query import Op, Row, Statement, any_of, operation, param
-from florin_server.store.exports.roots import Page, Root, Source
+from florin_server.store.exports.roots import Source
 from florin_server.store.exports.scan import last_of, range_of
 from florin_server.store.exports.watched import watched
 from florin_server.store.tables.tables import payout, refund

@@ -6,10 +6,11 @@ from collections.abc import Collection
 
 from sqlalchemy import Boolean, Select, Text, case, func, select, type_coerce
 
+from florin_server.domain.exports.roots import Page, Root
 from florin_server.domain.ids import made_from
 from florin_server.domain.payments.payment import Status
 from florin_server.store.engine.query import Op, Row, Statement, any_of, operation, param
-from florin_server.store.exports.roots import Page, Root, Source, by_key
+from florin_server.store.exports.roots import Source, by_key
 from florin_server.store.exports.watched import watched
 from florin_server.store.tables.payments import ConfirmState
 from florin_server.store.tables.tables import (

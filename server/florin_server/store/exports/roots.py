@@ -1,38 +1,13 @@
-"""What the sources of an export answer.
-
-A root is a row with all that belongs to it, read in one snapshot: a payment with its events,
-options and confirm, say. It is `closed` if the service does not change any of it any more.
-"""
+"""What the sources of an export in the store are asked, and answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from florin_server.store.engine.query import Operation, Row
-
-
-@dataclass(slots=True)
-class Root:
-    """A row and what belongs to it; `rows` are by table, in the order of its declared columns.
-
-    `at_us` is the time that the service gave it when it was made, and never changes.
-    """
-
-    key: str
-    at_us: int
-    closed: bool
-    rows: list[tuple[str, Row]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Some roots, and the key behind which the next page begins; None if there is none."""
-
-    roots: list[Root]
-    after: str | None
-
+from florin_server.domain.exports.roots import Page, Root
+from florin_server.store.engine.query import Operation
 
 Pages: TypeAlias = Callable[[str, int, int], Operation[Page]]
 """The roots behind a key that were made after a time, of at most so many keys, in their order."""

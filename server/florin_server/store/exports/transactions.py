@@ -6,9 +6,10 @@ from collections.abc import Collection
 
 from sqlalchemy import Select, func, select
 
+from florin_server.domain.exports.roots import Page, Root
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.store.engine.query import Op, Row, Statement, any_of, operation, param
-from florin_server.store.exports.roots import Page, Root, Source, by_key
+from florin_server.store.exports.roots import Source, by_key
 from florin_server.store.exports.scan import last_of, range_of
 from florin_server.store.exports.watched import watched
 from florin_server.store.tables.tables import chain_tx, chain_tx_bump, chain_tx_item

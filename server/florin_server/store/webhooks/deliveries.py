@@ -272,8 +272,7 @@ def claim(now_us: int, lease_us: int, busy: Collection[str], limit: int) -> Op[l
     tried: set[str] = set()
     for row in rows:
         endpoint = Endpoint(*row[:cut])
-        proven = endpoint.failures == 0 and endpoint.delivered_at_us is not None
-        if endpoint.id in tried and not proven:
+        if endpoint.id in tried and not endpoint.proven:
             continue
         tried.add(endpoint.id)
         found.append(Claimed(endpoint, Waiting(*row[cut:])))

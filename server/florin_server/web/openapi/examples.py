@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,22 @@ _ASKED = re.compile(r"(GET|POST|PUT|PATCH|DELETE) ([^ ?]+)(?:\?\S*)?(?: (\{.*\})
 _PLACEHOLDER = re.compile(r"<[a-z][a-z, _]*(?:[0-9]+)?>")
 _NUMBERED = re.compile(r"<(merchant|settlement|crypto|fiat|refund|payment) ([0-9]{1,2})>")
 _PAYMENT = "pay_01KEY3XQ7T9ZB5WDNM4GSHRA2C6VJE"
+# by which key the receipt of the examples is signed
+_KEY_ID = "9Vw3kTq0ZsYhB7LxJc2RnUe5Fa8GdMp1Ko4iXt6Hv_s"
+
+
+def _receipt() -> str:
+    """A receipt in its form (JWS), with the first of what it says."""
+    parts = (
+        {"alg": "Ed25519", "kid": _KEY_ID, "typ": "florin-receipt+jwt"},
+        {"version": 1, "iss": "https://pay.florin.example", "sub": f"{_PAYMENT}8F"},
+    )
+    texts = [json.dumps(one, separators=(",", ":")).encode() for one in parts]
+    # what signs it is made up
+    signed = [*texts, bytes(range(64))]
+    return ".".join(base64.urlsafe_b64encode(one).rstrip(b"=").decode() for one in signed)
+
+
 # rows of lists are named after what became of them
 _ROWS = (
     "requires_action",
@@ -39,6 +56,8 @@ _STAND_INS = {
     "<wallet address, lower case>": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
     "<hash>": "0x" + "5c504ed432cb51138bcf09aa5e8a410d" * 2,
     "<output>": "0x" + "9f" * 64 + "1b",
+    "<receipt>": _receipt(),
+    "<receipt key id>": _KEY_ID,
 }
 _PREFIX = {
     "merchant": "mrch_8sYk2Lw0QvTz4Hn",

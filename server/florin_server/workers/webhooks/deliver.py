@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from florin_server.clock import first_of
 from florin_server.domain.sealed import Lost
 from florin_server.domain.webhooks import signing
-from florin_server.domain.webhooks.endpoint import Attempt, EndpointState
+from florin_server.domain.webhooks.endpoint import Attempt, Endpoint, EndpointState
 from florin_server.flows.app import Core
 from florin_server.flows.webhooks.message import Message, next_message, opened
 from florin_server.outbound.outbound import Answer, NoAnswer, Outbound
@@ -34,7 +34,7 @@ _PAUSE_S = 0.01
 # beyond the time of an attempt: what its conclusion may take in the store
 _LEASE_SPARE_S = 15.0
 _DAY_US = 86_400_000_000
-# of one endpoint at a time
+# of one endpoint at a time, as long as it takes what it is told
 _TOGETHER = 4
 _GONE = 410
 # when what its host or its partner has no room for is looked at again
@@ -59,6 +59,8 @@ class Deliverer:
         )
         self._open: dict[asyncio.Task[None], Claimed] = {}
         self._endpoints: Counter[str] = Counter()
+        # how many of them may be under way, of those that have any
+        self._together: dict[str, int] = {}
         self._hosts: Counter[str] = Counter()
         self._partners: Counter[str] = Counter()
 
@@ -85,12 +87,15 @@ class Deliverer:
         if room <= 0:
             return False
         now_us = self._core.clock.now_us()
-        busy = [one for one, count in self._endpoints.items() if count >= _TOGETHER]
+        busy = [one for one, count in self._endpoints.items() if count >= self._together[one]]
         if not await self._core.store.read(deliveries.is_due(now_us, busy)):
             return False
         lease_us = int((self._settings.timeout_s + _LEASE_SPARE_S) * 1_000_000)
         found = await self._core.store.write(deliveries.claim(now_us, lease_us, busy, room))
         late = [one for one in found if not self._has_room(one)]
+        for endpoint in (one.endpoint for one in found if one.endpoint.id in self._endpoints):
+            # one that has begun to fail since
+            self._together[endpoint.id] = _together(endpoint)
         if late:
             # others of the same host or partner are on their way
             await self._core.store.write(deliveries.give_back(late, now_us + _CROWDED_US))
@@ -103,7 +108,7 @@ class Deliverer:
         """Counts it, if its endpoint, host and partner have room for one more."""
         endpoint = one.endpoint
         counted = (
-            (self._endpoints, endpoint.id, _TOGETHER),
+            (self._endpoints, endpoint.id, _together(endpoint)),
             (self._hosts, _host_of(endpoint.url), self._settings.host_concurrency),
             (self._partners, endpoint.partner_id, max(1, self._settings.concurrency // 2)),
         )
@@ -128,6 +133,8 @@ class Deliverer:
             count[key] -= 1
             if not count[key]:
                 del count[key]
+        if endpoint.id not in self._endpoints:
+            del self._together[endpoint.id]
         self._core.webhooks.asked.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             # its claim lapses, and it is tried again
@@ -197,6 +204,10 @@ class Deliverer:
         await self._outbound.close()
         with suppress(StoreError):
             await self._core.store.write(deliveries.give_back(claims, self._core.clock.now_us()))
+
+
+def _together(endpoint: Endpoint) -> int:
+    return _TOGETHER if endpoint.proven else 1
 
 
 def _attempt(

@@ -1,0 +1,362 @@
+"""The examples, as who copies them runs them: what is paid, what is not, and who may be fooled."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sqlite3
+import urllib.error
+import urllib.request
+from urllib.parse import urlsplit
+
+import pytest
+from florin.v1.account_pb2 import SIMULATED_OUTCOME_STALL, SIMULATED_OUTCOME_SUCCEEDED
+from florin.v1.gateway_pb2 import PaymentOption
+from florin.v1.payment_pb2 import PAYMENT_STATUS_CANCELLED
+from florin_client import Client
+from florin_client.wallet import Step, WalletError
+from standardwebhooks import Webhook
+
+from tests.support.examples import Running, example, run
+
+pytestmark = pytest.mark.long
+
+TEA = 450
+CHAIN, TOKEN = "eip155:31337", "0x" + "ab" * 20
+
+
+@pytest.fixture(scope="module")
+def florin(tmp_path_factory, forks):
+    """A Florin that may reach this machine."""
+    home = tmp_path_factory.mktemp("examples") / "home"
+    local = '["127.0.0.0/8"]'
+    with forks.lasting("up", home=home, FLORIN_WEBHOOKS__NETWORKS=local) as up:
+        yield up
+
+
+@pytest.fixture(scope="module")
+def merchant(florin):
+    """The merchant's own calls, to look at and to meddle with what an example does."""
+    env = florin.env
+    with Client(
+        env["FLORIN_GRPC_TARGET"],
+        plaintext=True,
+        api_key=env["FLORIN_PARTNER_KEY"],
+        merchant_id=env["FLORIN_MERCHANT_ID"],
+    ) as client:
+        yield client
+
+
+class Shop:
+    """The example, the endpoint by which Florin tells it of changes, and its file."""
+
+    def __init__(self, process, url, secret, file, merchant):
+        self.process, self.url, self.secret = process, url, secret
+        self.file, self.merchant = file, merchant
+
+    def order(self):
+        """An order of tea: its id, and the id of its payment."""
+        status, text = post(self.url + "/orders", b'{"article": "tea"}')
+        assert status == 201
+        made = json.loads(text)
+        return made["order"], urlsplit(made["pay"]).path.strip("/")
+
+    def tell(self, payment_id, *, secret=None, at=None, event_id="evt_test", kind="succeeded"):
+        """A webhook about a payment, signed; answers the status."""
+        body = json.dumps({"type": f"payment.{kind}", "data": {"paymentId": payment_id}})
+        at = at or dt.datetime.now(dt.UTC)
+        signature = Webhook(secret or self.secret).sign(event_id, at, body)
+        headers = {
+            "webhook-id": event_id,
+            "webhook-timestamp": str(int(at.timestamp())),
+            "webhook-signature": signature,
+        }
+        return post(self.url + "/florin", body.encode(), headers)[0]
+
+    def pay(self, payment_id, **options):
+        self.merchant.admin.simulate_payment(
+            payment_id, outcome=SIMULATED_OUTCOME_SUCCEEDED, **options
+        )
+
+    def change(self, statement, *values):
+        with sqlite3.connect(self.file) as store:
+            store.execute(statement, values)
+
+    def shipped(self, order_id):
+        with sqlite3.connect(self.file) as store:
+            found = store.execute("SELECT shipped FROM orders WHERE id = ?", (order_id,))
+            return bool(found.fetchone()[0])
+
+    def reconciled(self, env):
+        """What the job of the examples says of it."""
+        grace = {"GRACE_SECONDS": "0"}
+        words = ("reconcile", str(self.file))
+        return run(*words, env={**env, **grace}, cwd=self.file.parent)
+
+
+def post(url, body, headers=()):
+    request = urllib.request.Request(url, body, dict(headers), method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, refused.read()
+
+
+def stranger(merchant):
+    """The id of a merchant of the same partner."""
+    made = merchant.admin.create_merchant(merchant_name="Other", merchant_email="o@shop.example")
+    return made.merchant.id
+
+
+@pytest.fixture(scope="module")
+def shop(florin, merchant, tmp_path_factory):
+    """It is told of nothing but what tests tell it, until its endpoint is resumed."""
+    folder = tmp_path_factory.mktemp("shop")
+    made = merchant.webhook.create_webhook_endpoint(url="http://127.0.0.1:9/florin")
+    env = {**florin.env, "WEBHOOK_SECRET": made.secret, "SHOP_PORT": "0"}
+    with Running("shop", env=env, cwd=folder) as process:
+        url = process.until("http://").split()[-2]
+        merchant.webhook.update_webhook_endpoint(made.endpoint.id, url=url + "/florin", paused=True)
+        shop = Shop(process, url, made.secret, folder / "shop.db", merchant)
+        shop.endpoint_id = made.endpoint.id
+        yield shop
+
+
+def test_a_link_is_paid_by_the_wallet_and_shipped_when_florin_tells(shop, florin, merchant):
+    order_id, payment_id = shop.order()
+    link = f"{florin.env['FLORIN_BASE_URL']}/{payment_id}"
+    paid = run("wallet", link, env=florin.env, cwd=shop.file.parent, told="y\n")
+    assert paid.status == 0, paid
+    assert "Corner Café asks for 4.50 USD" in paid.out
+    try:
+        merchant.webhook.update_webhook_endpoint(shop.endpoint_id, paused=False)
+        shop.process.until(f"ships tea for {order_id}")
+    finally:
+        merchant.webhook.update_webhook_endpoint(shop.endpoint_id, paused=True)
+    assert order_id not in shop.reconciled(florin.env).out
+
+
+def test_what_somebody_else_signed_or_signed_long_ago_is_refused(shop):
+    order_id, payment_id = shop.order()
+    shop.pay(payment_id)
+    long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=6)
+    foreign = "whsec_" + "AAAA" * 11
+    assert shop.tell(payment_id, secret=foreign) == 400
+    assert shop.tell(payment_id, at=long_ago) == 400
+    assert post(shop.url + "/florin", b'{"type": "payment.succeeded"}')[0] == 400
+    assert not shop.shipped(order_id)
+
+
+def test_one_that_comes_twice_ships_once(shop):
+    order_id, payment_id = shop.order()
+    shop.pay(payment_id)
+    assert shop.tell(payment_id, event_id="evt_twice") == 204
+    shop.process.until(f"ships tea for {order_id}")
+    shop.change("UPDATE orders SET shipped = 0 WHERE id = ?", order_id)
+    # its id alone tells that it was done
+    assert shop.tell(payment_id, event_id="evt_twice") == 204
+    assert not shop.shipped(order_id)
+    shop.change("UPDATE orders SET shipped = 1 WHERE id = ?", order_id)
+    # another event of the same payment ships nothing again
+    assert shop.tell(payment_id, event_id="evt_other") == 204
+    other, second = shop.order()
+    shop.pay(second)
+    assert shop.tell(second, event_id="evt_last") == 204
+    before = shop.process.said
+    shop.process.until(f"ships tea for {other}")
+    assert order_id not in shop.process.said.removeprefix(before)
+
+
+def test_one_that_says_succeeded_ships_nothing_before_get_says_so(shop):
+    order_id, payment_id = shop.order()
+    assert shop.tell(payment_id, event_id="evt_early") == 503
+    assert not shop.shipped(order_id)
+    shop.pay(payment_id)
+    # it was not remembered as done, and comes again
+    assert shop.tell(payment_id, event_id="evt_early") == 204
+    assert shop.shipped(order_id)
+
+
+def test_another_merchants_payment_ships_nothing(shop, merchant):
+    order_id, _ = shop.order()
+    foreign = merchant.merchant.create_payment(
+        amount=("iso4217/USD", TEA), reference_id=order_id, merchant_id=stranger(merchant)
+    )
+    shop.pay(foreign.payment_id)
+    assert shop.tell(foreign.payment_id, event_id="evt_foreign") == 204
+    assert not shop.shipped(order_id)
+
+
+def test_another_payment_or_another_price_ships_nothing(shop, florin, merchant):
+    order_id, payment_id = shop.order()
+    cheap = merchant.merchant.create_payment(amount=("iso4217/USD", 1), reference_id=order_id)
+    shop.pay(cheap.payment_id)
+    assert shop.tell(cheap.payment_id, event_id="evt_cheap") == 204
+    shop.change("UPDATE orders SET cents = 9900 WHERE id = ?", order_id)
+    shop.pay(payment_id)
+    assert shop.tell(payment_id, event_id="evt_price") == 204
+    assert not shop.shipped(order_id)
+    done = shop.reconciled(florin.env)
+    assert done.status == 1
+    assert f"{cheap.payment_id} is paid, and no order has it" in done.out
+    assert f"{order_id}: paid by {payment_id}, and not shipped" in done.out
+    assert "not for 9900 cents" in done.out
+
+
+def test_what_the_shop_does_not_sell_is_refused(shop):
+    for body in (b'{"article": "gold"}', b'{"article": ["tea"]}', b"[]", b"tea"):
+        assert post(shop.url + "/orders", body)[0] == 400
+
+
+def test_orders_that_disagree_with_florin_are_told_by_the_job(shop, florin, tmp_path):
+    done = run("reconcile", str(tmp_path / "none.db"), env=florin.env, cwd=tmp_path)
+    assert (done.status, "Not compared: unable to open" in done.err) == (2, True)
+    order_id, payment_id = shop.order()
+    shop.change("UPDATE orders SET shipped = 1 WHERE id = ?", order_id)
+    lost = "INSERT INTO orders VALUES ('shop-lost', 'tea', 450, 'pay_lost', 0)"
+    shop.change(lost)
+    done = shop.reconciled(florin.env)
+    assert done.status == 1
+    assert f"{order_id}: shipped, and {payment_id} is PAYMENT_STATUS_REQUIRES_ACTION" in done.out
+    assert "shop-lost: there is no payment pay_lost" in done.out
+    # what changed just now is left to the next run
+    fresh = run("reconcile", str(shop.file), env=florin.env, cwd=tmp_path)
+    assert order_id not in fresh.out
+
+
+def test_a_shop_that_agrees_with_florin_is_told_so(florin, merchant, tmp_path):
+    other = stranger(merchant)
+    paid = merchant.merchant.create_payment(
+        amount=("iso4217/USD", TEA), reference_id="shop-1", merchant_id=other
+    )
+    merchant.admin.simulate_payment(paid.payment_id, outcome=SIMULATED_OUTCOME_SUCCEEDED)
+    file = tmp_path / "shop.db"
+    with sqlite3.connect(file) as store:
+        store.executescript(example("shop").TABLES)
+        order = ("shop-1", "tea", TEA, paid.payment_id, 1)
+        store.execute("INSERT INTO orders VALUES (?, ?, ?, ?, ?)", order)
+    env = {**florin.env, "FLORIN_MERCHANT_ID": other, "GRACE_SECONDS": "0"}
+    done = run("reconcile", str(file), env=env, cwd=tmp_path)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith("1 orders, 1 paid, of which ")
+
+
+def test_money_that_came_short_or_went_back_is_told():
+    job = example("reconcile")
+    row = job.PaymentRow(reference_id="shop-1", status=job.PAYMENT_STATUS_SUCCEEDED)
+    row.fiat_amount.unit, row.fiat_amount.value = "iso4217/USD", "450"
+    row.token_amount.value, row.fees.total.value = "4500000", "100000"
+    row.settlement.settled, row.settlement.amount.value = True, "4400000"
+    orders = [job.Order("shop-1", 450, "pay_1", True)]
+    assert list(job.differences(orders, {"pay_1": row})) == []
+    row.settlement.amount.value = "4399999"
+    row.refund.refund_id = "rfnd_1"
+    assert list(job.differences(orders, {"pay_1": row})) == [
+        "shop-1: shipped, and pay_1 is paid back",
+        "shop-1: of 4500000 less 100000 came 4399999",
+    ]
+
+
+def wallet_here(monkeypatch, env, answer="y"):
+    """The wallet in this process, whose owner says so."""
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+    return example("wallet")
+
+
+def sale(florin, tmp_path, amount="4.50", seconds="60"):
+    env = {**florin.env, "SALE_SECONDS": seconds}
+    return Running("terminal", amount, env=env, cwd=tmp_path)
+
+
+def test_a_wallet_pays_with_no_token_that_it_does_not_know(florin, merchant, monkeypatch):
+    made = merchant.merchant.create_payment(amount=("iso4217/USD", TEA))
+    env = {**florin.env, "FLORIN_EVM_ASSET": f"{CHAIN}/erc20:{TOKEN}"}
+    with pytest.raises(WalletError, match="pays for it"):
+        wallet_here(monkeypatch, env).main(made.gateway_url)
+
+
+def test_a_code_is_shown_and_paid(florin, merchant, tmp_path, monkeypatch):
+    with sale(florin, tmp_path) as terminal:
+        link = terminal.until("http://")
+        assert terminal.said.count("\n") > 10  # the code
+        with pytest.raises(WalletError, match="nothing was signed"):
+            wallet_here(monkeypatch, florin.env, answer="n").main(link)
+        payment_id = link.rpartition("/")[2]
+        merchant.admin.simulate_payment(payment_id, outcome=SIMULATED_OUTCOME_SUCCEEDED)
+        done = terminal.ended()
+    assert (done.status, done.err) == (0, "")
+    assert done.out.splitlines()[-1] == f"PAID {payment_id}"
+
+
+def test_a_sale_that_takes_too_long_is_called_off(florin, merchant, tmp_path, monkeypatch):
+    with sale(florin, tmp_path, seconds="1") as terminal:
+        link = terminal.until("http://")
+        done = terminal.ended()
+    payment_id = link.rpartition("/")[2]
+    assert (done.status, done.out.splitlines()[-1]) == (1, f"NOT PAID {payment_id}")
+    assert merchant.merchant.get_payment(payment_id).status == PAYMENT_STATUS_CANCELLED
+    # who comes too late pays nothing
+    with pytest.raises(WalletError, match="PAYMENT_STATUS_CANCELLED already"):
+        wallet_here(monkeypatch, florin.env).main(link)
+
+
+def test_a_sale_that_is_being_paid_is_not_over(florin, merchant, tmp_path):
+    with sale(florin, tmp_path, seconds="1") as terminal:
+        payment_id = terminal.until("http://").rpartition("/")[2]
+        merchant.admin.simulate_payment(payment_id, outcome=SIMULATED_OUTCOME_STALL)
+        terminal.until("it is being paid: wait")
+        merchant.admin.simulate_payment(payment_id, outcome=SIMULATED_OUTCOME_SUCCEEDED)
+        done = terminal.ended()
+    assert (done.status, done.out.splitlines()[-1]) == (0, f"PAID {payment_id}")
+
+
+def test_what_is_no_amount_is_refused():
+    terminal = example("terminal")
+    assert [terminal.cents_of(text) for text in ("4.50", "4", "0.01")] == [450, 400, 1]
+    for text in ("", "tea", "-1", "0", "1.005", "nan", "inf"):
+        with pytest.raises(ValueError, match="no amount"):
+            terminal.cents_of(text)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"value": "4500001"},
+        {"verifyingContract": "0x" + "cd" * 20},
+        {"primaryType": "TransferWithAuthorization"},
+        {"chain": "eip155:1"},
+        {"method": "personal_sign"},
+        {"value": None},
+    ],
+    ids=str,
+)
+def test_a_wallet_signs_nothing_but_what_its_option_says(lie, monkeypatch):
+    """A server may lie about what it wants to be signed."""
+    monkeypatch.setenv("FLORIN_EVM_ASSET", f"{CHAIN}/erc20:{TOKEN}")
+    wallet = example("wallet")
+    option = PaymentOption()
+    option.amount.unit, option.amount.value = f"caip19/{CHAIN}/erc20:{TOKEN.upper()}", "4500000"
+
+    def step(**changes):
+        told = {
+            "method": "eth_signTypedData_v4",
+            "chain": CHAIN,
+            "primaryType": "ReceiveWithAuthorization",
+            "verifyingContract": TOKEN,
+            "value": "0x44aa20",
+            **changes,
+        }
+        data = {
+            "primaryType": told["primaryType"],
+            "domain": {"verifyingContract": told["verifyingContract"]},
+            "message": {"value": told["value"]},
+        }
+        return Step(told["chain"], told["method"], ("0xpayer", json.dumps(data)))
+
+    wallet.check(step(), option)
+    with pytest.raises(WalletError):
+        wallet.check(step(**lie), option)

@@ -1,0 +1,54 @@
+"""The answer about a receipt, compared with the files in golden/ like every other answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.support.desk import Offer
+from tests.support.golden import PROFILES, compare
+
+MOMENT = "2027-01-15T08:00:30.000Z"
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def offer(desk) -> Offer:
+    """Paid on the chain."""
+    paid = await desk.offer()
+    await desk.confirm(paid)
+    assert (await desk.ended(paid.payment_id))["status"] == "succeeded"
+    return paid
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+async def test_the_receipt_of_a_payment(desk, offer, profile, update_golden):
+    headers = {**desk.rest.merchant, **PROFILES[profile], "Request-Id": "golden"}
+    answer = await desk.ask("GET", f"/v1/payments/{offer.payment_id}/receipt", headers)
+    told = {
+        "call": "GET /v1/payments/<payment id>/receipt",
+        "status": answer.status,
+        "body": _masked(answer.body, offer),
+    }
+    file = f"receipt.{'deployed' if profile == 'deployed' else 'spec'}.json"
+    compare(file, [told], update=update_golden)
+
+
+def _masked(body: Any, offer: Offer) -> Any:
+    known = {
+        offer.payment_id: "<payment id>",
+        offer.wallet.address.lower(): "<wallet address, lower case>",
+        body["receipt"]: "<receipt>",
+        body["keyId"]: "<receipt key id>",
+    }
+    text = json.dumps(body)
+    for value, placeholder in known.items():
+        text = text.replace(value, placeholder)
+    # time went on until the payment had ended
+    text = re.sub(r'("issuedAt": ")2027-01-15T[0-9:.]+Z', rf"\g<1>{MOMENT}", text)
+    return json.loads(text)
