@@ -135,7 +135,13 @@ async def test_a_payment_on_a_chain_is_told_with_its_transaction(shop):
     offer = await shop.desk.offer(tenant=shop.tenant)
     await shop.desk.confirm(offer)
     await shop.desk.ended(offer.payment_id)
-    processing, succeeded = await shop.receiver.came(2)
+
+    # the clock may outrun the claim of an attempt, which then comes twice
+    def told():
+        return list({one["id"]: one for one in shop.receiver.events()}.values())
+
+    await until(lambda: len(told()) == 2)
+    processing, succeeded = told()
     assert (processing["type"], succeeded["type"]) == ("payment.processing", "payment.succeeded")
     assert succeeded["data"] == await shop.detail(offer.payment_id)
     assert processing["data"]["buyer"] == succeeded["data"]["buyer"]
@@ -361,14 +367,14 @@ async def test_who_is_busy_is_asked_again_when_it_wants(shop):
     shop.receiver.server.came.clear()
     shop.desk.clock.advance(30)
     await shop.endpoint("/other")
-    await shop.pay()
+    other = await shop.pay()
     # what comes meanwhile is told to others, and to nobody who asked to wait
     await until(lambda: shop.receiver.server.came)
     assert [one.line.split()[1] for one in shop.receiver.server.came] == ["/other"]
     shop.receiver.server.came.clear()
     shop.desk.clock.advance(31)
-    first, *_ = await shop.receiver.came(2)
-    assert first["data"]["paymentId"] == payment_id
+    events = await shop.receiver.came(2)
+    assert {one["data"]["paymentId"] for one in events} == {payment_id, other}
 
 
 async def test_all_since_a_time_is_told_again(shop):
