@@ -97,7 +97,7 @@ async def test_an_endpoint_from_its_creation_to_its_end(desk, person):
         assert Webhook(other).verify(server.came[0].body, dict(server.came[0].headers))
         server.came.clear()
         told = await person.fill(page, f"{page}/replay-since", since="2020-01-01T00:00")
-        assert "Events of 1 payments are told again. That is all." in told.text
+        assert "Payments whose events are told again: 1. That is all." in told.text
         await until(lambda: server.came)
     assert (await person.fill(page, f"{page}/remove")).place == PATH
     assert "There are no endpoints" in (await person.get(PATH)).text

@@ -65,11 +65,11 @@ def _since(given: dict[str, Any], endpoint_id: str, since: datetime, events: Seq
                 note(f"{count} payments so far: {error}")
                 await asyncio.sleep(_FULL_S)
                 continue
-            count += page.payments
+            count += int(page.payments)
             if not page.HasField("next_cursor"):
                 return count
             request.cursor = page.next_cursor
 
     count = ask_in_turn(given, pages)
     if not told({"payments": count}):
-        console.print(f"Events of {count} payments are told again.")
+        console.print(f"Payments whose events are told again: {count}.")

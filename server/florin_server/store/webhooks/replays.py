@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import Select, Text, and_, case, false, func, literal, or_, select
+from sqlalchemy import ColumnElement, Select, Text, and_, case, false, func, literal, or_, select
 
 from florin_server.domain.payments.state import CREATED
 from florin_server.domain.webhooks.endpoint import Endpoint
@@ -73,7 +73,7 @@ _OF_OWNER = (
 _NEWEST = Statement(_PLACES.where(any_of(payment.c.id, "ids"), *_OF_OWNER))
 
 
-def _page(*owner: object) -> Statement:
+def _page(*owner: ColumnElement[bool]) -> Statement:
     """The payments of an owner above an id, by id, which is the order of their creation."""
     return Statement(
         select(payment.c.id)
@@ -172,6 +172,7 @@ def page(
 
     None once there are no more pages.
     """
+    following: Place | None
     if after.refunds_us is None:
         ids, following = yield from _payments(endpoint, after)
     else:
