@@ -172,6 +172,17 @@ async def test_each_page_looks_at_so_many_payments_and_no_more(shop, monkeypatch
     assert len({payment_id for payment_id, _, _ in await heard(shop)}) == 5
 
 
+async def test_where_a_page_ends_tells_nothing_of_others(shop, monkeypatch):
+    """Neither an id, which would show a payment, nor when and how often others pay back."""
+    endpoint = await added(shop)
+    for n in range(5):
+        made = await paid_at(shop, NOW_US, partner_id="par_2", merchant_id="mer_1")
+        await refunded_at(shop, made, NOW_US + n)
+    monkeypatch.setattr(replays, "PAGE", 2)
+    wanted = asked(oldest="pay_z")
+    assert await shop.write(replays.page(endpoint, wanted, Place("", 0), NOW_US)) == (0, None)
+
+
 async def test_so_much_waits_and_no_more(shop):
     endpoint = await added(shop)
     made = [payments.create(payment()) for _ in range(replays.WAITING_MAX)]

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from sqlalchemy import BigInteger, Text, select
 
 from florin_server.domain.payments.payment import Refund
 from florin_server.store.engine.query import Op, Statement, insert, operation, param
+from florin_server.store.tables.tables import payment, refund_event
 from florin_server.store.tables.tables import refund as refund_table
-from florin_server.store.tables.tables import refund_event
 from florin_server.store.webhooks import outbox
 
 _CREATE = Statement(insert(refund_table).on_conflict_do_nothing().returning(refund_table.c.id))
 _OF_PAYMENT = Statement(
     select(refund_table).where(refund_table.c.payment_id == param("payment_id"))
 )
-_EVENT = Statement(insert(refund_event).on_conflict_do_nothing().returning(refund_event.c.version))
+_EVENT = Statement(
+    insert(refund_event)
+    .from_select(
+        [column.name for column in refund_event.c],
+        select(
+            payment.c.id,
+            param("version", BigInteger),
+            param("status", Text),
+            param("at_us", BigInteger),
+            param("tx_id", Text),
+            payment.c.partner_id,
+            payment.c.live,
+        ).where(payment.c.id == param("payment_id")),
+    )
+    .on_conflict_do_nothing()
+    .returning(refund_event.c.version)
+)
 
 
 @operation

@@ -83,7 +83,8 @@ class RefundEventRow(Base, table=True):
     __tablename__ = "refund_event"
     __table_args__ = (
         only("status", RefundStatus),
-        Index("ix_refund_event_at_us", "at_us", "payment_id"),
+        # of a partner, by time
+        Index("ix_refund_event_partner", "partner_id", "live", "at_us", "payment_id"),
         BY_KEY,
     )
 
@@ -92,3 +93,5 @@ class RefundEventRow(Base, table=True):
     status: RefundStatus = one_of(RefundStatus)
     at_us: int = number()
     tx_id: str | None = text_()
+    partner_id: str = text_()
+    live: bool

@@ -89,6 +89,8 @@ _back = refund_event.c
 _REFUNDED = Statement(
     select(_back.at_us, _back.payment_id)
     .where(
+        _back.partner_id == param("partner"),
+        _back.live == param("is_live"),
         _back.at_us >= param("from_us"),
         or_(_back.at_us > param("from_us"), _back.payment_id > param("after")),
     )
@@ -120,7 +122,7 @@ _WAITING = Statement(
         select(_row.payment_id)
         .where(_row.endpoint_id == param("endpoint"))
         .limit(WAITING_MAX)
-        .subquery()
+        .subquery("limited")
     )
 )
 
@@ -176,7 +178,7 @@ def page(
     if after.refunds_us is None:
         ids, following = yield from _payments(endpoint, after)
     else:
-        ids, following = yield from _refunded(asked, after.refunds_us, after.payment_id)
+        ids, following = yield from _refunded(endpoint, asked, after)
     first = (yield from _first(ids, asked)) if ids else {}
     if not first:
         return 0, following
@@ -208,11 +210,21 @@ def _payments(endpoint: Endpoint, after: Place) -> Op[tuple[list[str], Place]]:
     return ids, Place(ids[-1]) if len(ids) == PAGE else Place("", 0)
 
 
-def _refunded(asked: Asked, from_us: int, after: str) -> Op[tuple[list[str], Place | None]]:
-    """Payments before the oldest that was looked through, whoever's they are."""
+def _refunded(endpoint: Endpoint, asked: Asked, after: Place) -> Op[tuple[list[str], Place | None]]:
+    """Payments of the partner before the oldest that was looked through.
+
+    A place holds the id of one: nobody may be told those of others.
+    """
+    from_us, after_id = after.refunds_us or 0, after.payment_id
     if from_us < asked.since_us:
-        from_us, after = asked.since_us, ""
-    rows = yield _REFUNDED(from_us=from_us, after=after, limit=PAGE)
+        from_us, after_id = asked.since_us, ""
+    rows = yield _REFUNDED(
+        partner=endpoint.partner_id,
+        is_live=endpoint.live,
+        from_us=from_us,
+        after=after_id,
+        limit=PAGE,
+    )
     ids = sorted({payment_id for _, payment_id in rows if payment_id <= asked.oldest})
     return ids, Place(rows[-1][1], rows[-1][0]) if len(rows) == PAGE else None
 

@@ -12,8 +12,10 @@ depends_on = None
 
 # of what a refund went through before only how it stands is known
 _KNOWN = """
-INSERT INTO refund_event (payment_id, version, status, at_us, tx_id)
-SELECT payment_id, 1, status, coalesce(completed_at_us, created_at_us), tx_id FROM refund
+INSERT INTO refund_event (payment_id, version, status, at_us, tx_id, partner_id, live)
+SELECT refund.payment_id, 1, refund.status, coalesce(refund.completed_at_us, refund.created_at_us),
+    refund.tx_id, payment.partner_id, payment.live
+FROM refund JOIN payment ON payment.id = refund.payment_id
 """
 
 
@@ -26,6 +28,8 @@ def upgrade() -> None:
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("at_us", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("tx_id", sa.Text(), nullable=True),
+        sa.Column("partner_id", sa.Text(), nullable=False),
+        sa.Column("live", sa.Boolean(), nullable=False),
         sa.CheckConstraint(
             "status IN ('pending', 'processing', 'succeeded', 'failed')",
             name=op.f("ck_refund_event_status"),
@@ -33,7 +37,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("payment_id", "version", name=op.f("pk_refund_event")),
         sqlite_with_rowid=False,
     )
-    op.create_index("ix_refund_event_at_us", "refund_event", ["at_us", "payment_id"])
+    op.create_index(
+        "ix_refund_event_partner", "refund_event", ["partner_id", "live", "at_us", "payment_id"]
+    )
     op.add_column("refund", _number("version", "1"))
     op.execute(_KNOWN)
     op.add_column("webhook_delivery", _number("only_to", "-1"))
@@ -47,7 +53,7 @@ def downgrade() -> None:
     op.drop_column("webhook_delivery", "only")
     op.drop_column("webhook_delivery", "only_to")
     op.drop_column("refund", "version")
-    op.drop_index("ix_refund_event_at_us", "refund_event")
+    op.drop_index("ix_refund_event_partner", "refund_event")
     op.drop_table("refund_event")
 
 
