@@ -237,4 +237,5 @@ class AsyncWebhook(Service):
     rotate_webhook_secret = unary(webhook.rotate_webhook_secret)
     list_webhook_attempts = unary(webhook.list_webhook_attempts)
     replay_webhook = unary(webhook.replay_webhook)
+    replay_webhooks_since = unary(webhook.replay_webhooks_since)
     take_webhooks = unary(webhook.take_webhooks)

@@ -134,7 +134,7 @@ class Round:
             sender=self.lease, nonce=1, payout_ids=(self.payout.id,), payment_ids=()
         )
         made = replace(made, id=f"tx_{self.number}", hash=f"0x{self.number:064x}")
-        claim = _slowly(payouts.claim(self.payout, made.hash, None, None), self.signing)
+        claim = _slowly(payouts.claim(self.payout, made.hash, None, None, NOW_US), self.signing)
         try:
             await store.write(chain_txs.append(made, 1, self.lease, claim))
         except chain_txs.LostLease:

@@ -58,6 +58,7 @@ JUDGED = frozenset(
         "WebhookService_CreateWebhookEndpoint",
         "WebhookService_UpdateWebhookEndpoint",
         "WebhookService_ReplayWebhook",
+        "WebhookService_ReplayWebhooksSince",
         "WebhookService_TakeWebhooks",
     )
 )

@@ -101,13 +101,19 @@ async def pages(desk, browser) -> list[tuple[str, str]]:
     tenant = await desk.tenant()
     await tenant.change_merchant(name=HOSTILE)
     await succeed(desk, tenant, payment_id := await created(desk, tenant, referenceId=HOSTILE))
+    body = {"url": "https://shop.example/hooks", "description": HOSTILE}
+    made = await desk.ask("POST", "/v1/webhook-endpoints", tenant.headers, body)
+    endpoint = f"/console/webhooks/{made.body['endpoint']['id']}"
     merchant = f"/console/merchants/{tenant.merchant.id}"
     own = ("/console", "/console/payments?status=succeeded", "/console/payments/new")
     more = ("/console/merchants", merchant, f"{merchant}/payments/{payment_id}", f"{merchant}x")
     theirs = ("/console", f"/console/payments?partner={tenant.partner.id}", "/console/payouts")
-    others = ("/console/held", "/console/books?check=1", "/console/accounts")
+    others = ("/console/held", "/console/books?check=1", "/console/accounts", "/console/webhooks")
     return [
-        *((tenant.secret, desk.rest.base + path) for path in (*own, *more)),
+        *(
+            (tenant.secret, desk.rest.base + path)
+            for path in (*own, *more, "/console/webhooks", endpoint)
+        ),
         *(("", operators(desk) + path) for path in (*theirs, *others)),
         ("", f"{operators(desk)}/console/payments/{payment_id}"),
     ]

@@ -16,6 +16,8 @@ from florin.v1 import (
     payout_pb2,
     system_pb2,
     trace_pb2,
+    webhook_admin_pb2,
+    webhook_pb2,
 )
 from florin_server.clock import TestClock
 from florin_server.web import render
@@ -99,6 +101,39 @@ def merchants(word: str) -> dict[str, dict]:
             "path": "/x",
         },
         "wrong": {"message": word, "request_id": word},
+        **_webhooks(word),
+    }
+
+
+def _webhooks(word: str) -> dict[str, dict]:
+    endpoint = filled(webhook_pb2.WebhookEndpoint(), word)
+    attempts = filled(webhook_pb2.ListWebhookAttemptsResponse(), word).attempts
+    given = {"url": word, "merchant": word, "description": word}
+    return {
+        "merchant/webhooks": {
+            "found": filled(webhook_pb2.ListWebhookEndpointsResponse(), word),
+            "merchant": word,
+            "merchants": filled(account_pb2.ListMerchantsResponse(), word).merchants,
+            "types": (word,),
+            "given": given,
+            "events": (word,),
+            "problem": word,
+        },
+        "merchant/webhook": {
+            "endpoint": endpoint,
+            "attempts": attempts,
+            "types": (word,),
+            "path": "/x",
+        },
+        "merchant/webhook_secret": {"endpoint": endpoint, "secret": word, "path": "/x"},
+        "merchant/webhook_replayed": {
+            "count": 7,
+            "problem": word,
+            "since": word,
+            "events": [word],
+            "cursor": word,
+            "path": "/x",
+        },
     }
 
 
@@ -149,6 +184,13 @@ def operators(word: str) -> dict[str, dict]:
             "keys": filled(partner_pb2.ListApiKeysResponse(), word).keys,
             "wallets": filled(partner_pb2.ListWalletsResponse(), word).wallets,
             "scopes": (word,),
+        },
+        "operator/webhooks": {
+            "found": filled(webhook_admin_pb2.ListPartnerEndpointsResponse(), word),
+            "paused": True,
+        },
+        "operator/webhook": {
+            "attempts": filled(webhook_pb2.ListWebhookAttemptsResponse(), word).attempts
         },
         "operator/key": {"key": filled(partner_pb2.ApiKey(), word), "secret": word},
     }

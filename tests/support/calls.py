@@ -237,6 +237,9 @@ GOOD: dict[str, Good] = {
     "WebhookService.RotateWebhookSecret": Good(_endpoint({}), WEBHOOK, fresh=True),
     "WebhookService.ListWebhookAttempts": Good(_endpoint(), WEBHOOK),
     "WebhookService.ReplayWebhook": Good(_replay, WEBHOOK),
+    "WebhookService.ReplayWebhooksSince": Good(
+        _endpoint({"since": "2026-01-01T00:00:00Z"}), WEBHOOK
+    ),
     "WebhookService.TakeWebhooks": Good(_endpoint({}, url=""), WEBHOOK),
 }
 

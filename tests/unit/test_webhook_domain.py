@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from email.utils import format_datetime
 
 import pytest
 from florin_client import webhooks
-from florin_server.domain.payments.payment import CancelledReason, FailureCode, Status
+from florin_server.domain.payments.payment import (
+    CancelledReason,
+    FailureCode,
+    Refund,
+    RefundStatus,
+    Status,
+)
 from florin_server.domain.payments.state import CREATED
 from florin_server.domain.webhooks import schedule, signing
-from florin_server.domain.webhooks.endpoint import EVENT_TYPES, type_of
-from florin_server.domain.webhooks.past import as_of
+from florin_server.domain.webhooks.endpoint import (
+    EVENT_TYPES,
+    Waiting,
+    type_of,
+    type_of_refund,
+)
+from florin_server.domain.webhooks.past import as_of, refund_as_of
 from florin_server.domain.webhooks.signing import Keys
 from standardwebhooks import Webhook
 
@@ -104,7 +116,18 @@ def test_every_status_that_can_be_come_to_is_told():
     assert type_of(CREATED, Status.REQUIRES_ACTION) == "payment.created"
     assert type_of("confirm_refused", Status.REQUIRES_ACTION) is None
     told = {type_of("clock", status) for status in Status} - {None}
-    assert {*told, "payment.created"} == set(EVENT_TYPES)
+    refunds = {type_of_refund(status) for status in RefundStatus}
+    assert {*told, "payment.created", *refunds} == set(EVENT_TYPES)
+
+
+@pytest.mark.parametrize("status", RefundStatus)
+def test_a_refund_reads_as_it_did_at_each_version(status):
+    now = Refund("rfnd_1", "pay_1", "u", 5, None, RefundStatus.SUCCEEDED, "0x2", 1, 9, version=3)
+    then = refund_as_of(now, 2, status, LATER_US, "0x1")
+    over = status in {RefundStatus.SUCCEEDED, RefundStatus.FAILED}
+    assert (then.version, then.status, then.tx_id) == (2, status, "0x1")
+    assert then.completed_at_us == (LATER_US if over else None)
+    assert (then.id, then.created_at_us) == (now.id, now.created_at_us)
 
 
 def test_a_payment_reads_as_it_did_at_each_version():
@@ -145,3 +168,38 @@ def test_an_endpoint_rests_longer_the_longer_it_fails():
     assert rests[: schedule.FAILING] == [0] * schedule.FAILING
     assert rests == sorted(rests)
     assert rests[-1] == 900_000_000
+
+
+HALF_DAY_US = 43_200_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "wait_us"),
+    [
+        ("120", 120_000_000),
+        (" 7 ", 7_000_000),
+        ("0", 0),
+        ("43201", HALF_DAY_US),
+        ("999999999999999999999999", HALF_DAY_US),
+        (format_datetime(datetime.fromtimestamp(NOW + 90, UTC), usegmt=True), 90_000_000),
+        (format_datetime(datetime.fromtimestamp(NOW - 90, UTC), usegmt=True), 0),
+        ("Sun, 06 Nov 2094 08:49:37 -0000", HALF_DAY_US),
+        ("Sun, 06 Nov 1994 08:49:37 GMT" + " " * 100 + "x", 0),
+        *((text, 0) for text in ("", "-5", "1.5", "soon", "٣", "1e9", "Sun, 99 Foo 2094 99:99:99")),
+    ],
+)
+def test_who_asks_to_wait_is_waited_for_within_bounds(text, wait_us):
+    assert schedule.asked_us(text, NOW) == wait_us
+
+
+def test_an_endpoint_that_asks_for_it_rests_for_no_longer_than_one_that_fails():
+    assert schedule.rest_us(1, 60_000_000) == 60_000_000
+    assert schedule.rest_us(1, HALF_DAY_US) == schedule.rest_us(30) == 900_000_000
+    assert schedule.rest_us(30, 1) == 900_000_000
+
+
+def test_what_is_told_again_may_be_of_some_types():
+    waiting = Waiting("whe", "pay", -1, 5, 0, 0, 0, False, 0, 3, frozenset({"payment.failed"}))
+    assert waiting.wants(3, "payment.failed")
+    assert not waiting.wants(3, "payment.created")
+    assert waiting.wants(4, "payment.created")

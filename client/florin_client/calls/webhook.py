@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable
 from typing import Unpack
 
@@ -16,6 +17,8 @@ from florin.v1.webhook_pb2 import (
     ListWebhookEndpointsResponse,
     ReplayWebhookRequest,
     ReplayWebhookResponse,
+    ReplayWebhooksSinceRequest,
+    ReplayWebhooksSinceResponse,
     RotateWebhookSecretRequest,
     TakeWebhooksRequest,
     TakeWebhooksResponse,
@@ -28,6 +31,7 @@ from florin.v1.webhook_pb2 import (
 
 from florin_client.calls.paging import Listing
 from florin_client.calls.rpc import Call, Options, Rpc
+from florin_client.calls.values import timestamp_of
 
 _NAME = "WebhookService"
 _CREATE = Rpc(_NAME, "CreateWebhookEndpoint", CreateWebhookEndpointRequest, WebhookEndpointSecret)
@@ -44,6 +48,9 @@ _ATTEMPTS = Rpc(
     _NAME, "ListWebhookAttempts", ListWebhookAttemptsRequest, ListWebhookAttemptsResponse
 )
 _REPLAY = Rpc(_NAME, "ReplayWebhook", ReplayWebhookRequest, ReplayWebhookResponse)
+_REPLAY_SINCE = Rpc(
+    _NAME, "ReplayWebhooksSince", ReplayWebhooksSinceRequest, ReplayWebhooksSinceResponse
+)
 _TAKE = Rpc(_NAME, "TakeWebhooks", TakeWebhooksRequest, TakeWebhooksResponse)
 
 
@@ -127,6 +134,24 @@ def replay_webhook(
     """Has an endpoint told the changes of a payment again, under the ids that they had."""
     request = ReplayWebhookRequest(id=endpoint_id, payment_id=payment_id, from_version=from_version)
     return _REPLAY(request, options)
+
+
+def replay_webhooks_since(
+    endpoint_id: str,
+    *,
+    since: dt.datetime,
+    events: Iterable[str] = (),
+    cursor: str | None = None,
+    **options: Unpack[Options],
+) -> Call[ReplayWebhooksSinceResponse]:
+    """Has an endpoint told one page of all events since a time again, or of some types of them.
+
+    Ask again with the answer's `next_cursor` as `cursor`, until there is none.
+    """
+    request = ReplayWebhooksSinceRequest(
+        id=endpoint_id, since=timestamp_of(since), events=events, cursor=cursor
+    )
+    return _REPLAY_SINCE(request, options)
 
 
 def take_webhooks(

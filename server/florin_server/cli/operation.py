@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -20,6 +21,7 @@ from florin_server.cli.exits import Exit, of_status
 if TYPE_CHECKING:
     from florin_server.config import Settings
 
+T = TypeVar("T")
 # what an operator may do before the first `florin up`; nothing else makes a state folder
 _BEGIN = frozenset({"CreatePartner", "CreateApiKey", "RegisterWallet", "ImportScreeningList"})
 
@@ -39,11 +41,26 @@ def ask_all(
     """The answers to several questions, in order."""
     begins = any(method in _BEGIN for method, _ in calls)
 
-    async def asked() -> list[Any]:
+    async def all_(service: Any) -> list[Any]:
+        return [await service.ask(method, request) for method, request in calls]
+
+    return ask_in_turn(given, all_, running_only=running_only, begins=begins)
+
+
+def ask_in_turn(
+    given: dict[str, Any],
+    questions: Callable[[Any], Awaitable[T]],
+    *,
+    running_only: bool = False,
+    begins: bool = False,
+) -> T:
+    """What questions come to whose next one depends on the answer before."""
+
+    async def asked() -> T:
         async with operator(
             home_of(given), lambda: _settings(given), running_only=running_only, begins=begins
         ) as service:
-            return [await service.ask(method, request) for method, request in calls]
+            return await questions(service)
 
     try:
         return asyncio.run(asked())

@@ -13,6 +13,8 @@ import typer
 from florin_server.cli.console import use_json
 from florin_server.cli.server import At
 
+# how options name a time, in UTC
+TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"]
 HomeOption = Annotated[
     Path | None, typer.Option("--home", help="State folder.  [default: $FLORIN_HOME or .florin]")
 ]

@@ -213,6 +213,7 @@ class Core:
     def ring(self, *ids: str) -> None:
         """Tells those who follow payouts that these may have changed."""
         self.payouts.ring(*ids)
+        self.webhooks.asked.set()
         self.hints.payouts(*ids)
 
     def ask_payouts(self) -> None:

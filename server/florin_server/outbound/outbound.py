@@ -50,12 +50,16 @@ class NoAnswer(Exception):  # noqa: N818  (a state of the world, not a mistake)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of any status, and the first bytes of its body; `cut` if there were more."""
+    """An answer of any status, and the first bytes of its body; `cut` if there were more.
+
+    `retry_after` is that header as it came, empty without one.
+    """
 
     status: int
     content_type: str
     body: bytes
     cut: bool
+    retry_after: str = ""
 
 
 class Outbound:
@@ -101,7 +105,8 @@ class Outbound:
                     limit.reschedule(None)
                     read, cut = await _first(response, answer_bytes, until)
                     kind = response.headers.get("content-type", "")
-                    return Answer(response.status, kind, read, cut)
+                    wait = response.headers.get("retry-after", "")
+                    return Answer(response.status, kind, read, cut, wait)
         except TimeoutError:
             raise NoAnswer(Fault.TIMEOUT, f"no answer within {timeout_s:g} s") from None
         except aiohttp.ClientConnectorCertificateError as fault:

@@ -125,14 +125,14 @@ async def test_what_is_done_and_not_booked_is_found(store, page):
 async def test_who_claims_what_does_not_wait_is_told_what_that_is(store):
     payout = await submitted(store)
     with pytest.raises(NotWaiting, match="^not waiting to be paid out: pout_1$"):
-        await store.write(payouts.claim(payout, "0x2", None, None))
+        await store.write(payouts.claim(payout, "0x2", None, None, NOW_US))
     assert await store.read(payouts.get(payout.id)) == payout
 
 
 async def test_what_is_claimed_tells_its_transaction_and_when_that_lapses(store):
     outcome = Outcome(await submitted(store), retry_at_us=LATER_US, problem="it failed")
     waiting = await ended(store, outcome)
-    await store.write(payouts.claim(waiting, "0x2", 77, None))
+    await store.write(payouts.claim(waiting, "0x2", 77, None, NOW_US))
     found = await store.read(payouts.get(waiting.id))
     assert (found.status, found.tx_id) == (PayoutStatus.SUBMITTED, "0x2")
     assert (found.lapses_at, found.problem) == (77, None)
@@ -186,7 +186,7 @@ async def test_what_a_former_owner_tells_of_an_older_transaction_sends_nothing_a
     replaced = Outcome(first, retry_at_us=LATER_US, problem="replaced")
     waiting = await ended(store, replaced)
     assert waiting.status is PayoutStatus.WAITING
-    await store.write(payouts.claim(waiting, "0x2", None, None))
+    await store.write(payouts.claim(waiting, "0x2", None, None, NOW_US))
     again = await ended(store, replaced)
     assert (again.status, again.tx_id) == (PayoutStatus.SUBMITTED, "0x2")
     paid = await ended(store, Outcome(again, "0x2", POSTING))

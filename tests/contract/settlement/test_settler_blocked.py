@@ -400,7 +400,9 @@ async def test_what_was_returned_already_is_not_returned_again(shop, own, caplog
     one = await only(shop)
     await held_money.resolve(shop.app, one.id, HeldState.RETURNED, "so", even_if_blocked=True)
     (back,) = await payouts.listed(shop.app, all_=True)
-    await shop.store.write(stored_payouts.claim(back, "0x" + "77" * 32, None, 0))
+    await shop.store.write(
+        stored_payouts.claim(back, "0x" + "77" * 32, None, 0, back.created_at_us)
+    )
     await shop.fault(kind="reorg", depth=5, delay=5)
     await shop.turn()
     assert f"payments: {payment.id}" in caplog.text

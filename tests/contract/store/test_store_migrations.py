@@ -108,3 +108,27 @@ async def test_a_transaction_is_for_payments_and_payouts_that_are_there(tmp_path
             values = {"tx_id": tx(of).id, "n": 7, **wrong}
             with pytest.raises(sqlite3.IntegrityError):
                 put(raw, item.name, **values)
+
+
+async def test_refunds_of_an_old_file_are_known_as_they_stand(tmp_path):
+    """What they went through before was not written down, and nobody is told of it."""
+    path = tmp_path / "florin.db"
+    path.touch(mode=0o600)
+    moved(path, "v0019")
+    with closing(sqlite3.connect(path)) as raw, raw:
+        for n, status in enumerate(("processing", "succeeded")):
+            of = {"id": f"pay_{n}", "partner_id": "par_1", "live": True, "status": "succeeded"}
+            put(raw, "payment", **of, value="1")
+            back = {"id": f"rfnd_{n}", "payment_id": of["id"], "status": status, "value": "1"}
+            put(raw, "refund", **back, created_at_us=5, completed_at_us=n * 9 or None)
+        put(raw, "webhook_delivery", endpoint_id="whe_1", payment_id="pay_0", newest=1)
+    schema.prepare(path)
+    names = "payment_id, version, status, at_us, partner_id, live"
+    assert rows(path, f"SELECT {names} FROM refund_event ORDER BY payment_id") == [
+        ("pay_0", 1, "processing", 5, "par_1", 1),
+        ("pay_1", 1, "succeeded", 9, "par_1", 1),
+    ]
+    assert rows(path, "SELECT id, version FROM refund") == [("rfnd_0", 1), ("rfnd_1", 1)]
+    assert rows(path, 'SELECT newest, only_to, "only" FROM webhook_delivery') == [(1, -1, "")]
+    moved(path, "v0019", down=True)
+    assert rows(path, "SELECT count(*) FROM refund") == [(2,)]

@@ -45,7 +45,7 @@ from florin_server.store.payouts import held_money, refunds
 from florin_server.store.receipts import effects, receipt_keys
 from florin_server.store.screening import blocklists
 from florin_server.store.settlement import chain_txs, gas, leases, token_accounts
-from florin_server.store.webhooks import deliveries, endpoints, outbox
+from florin_server.store.webhooks import deliveries, endpoints, events, outbox, replays
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
@@ -57,6 +57,7 @@ OPERATIONS = (
     deliveries,
     effects,
     endpoints,
+    events,
     executors,
     generations,
     held_money,
@@ -76,6 +77,7 @@ OPERATIONS = (
     token_accounts,
     receipt_keys,
     refunds,
+    replays,
     sharing,
     blocklists,
     destinations,
@@ -268,7 +270,8 @@ def test_no_operation_reads_a_whole_table(plans, name):
         *("payments_DUE", "payments_NEXT_EXPIRY", "chain_txs_WAITING", "merchants_PAGE"),
         *("exports_payments_AFTER", "exports_ledger_LAST", "exports_ledger_RANGE"),
         *("exports_transactions_LAST", "exports_transactions_RANGE", "collected_data_ALL"),
-        *("exports_money_out_PAYOUTS", "exports_money_out_REFUNDS"),
+        *("exports_money_out_PAYOUTS", "exports_money_out_REFUNDS", "events_EVENTS"),
+        *("replays_OF_PARTNER", "replays_OF_MERCHANT", "replays_REFUNDED"),
     ],
 )
 def test_what_comes_first_is_read_in_order(plans, name):
@@ -291,4 +294,5 @@ def test_nothing_changes_or_deletes_what_is_booked_or_has_happened():
         verb, _, rest = found.sqlite.sql.partition(" ")
         table = rest.removeprefix("FROM ").split()[0]
         if verb in {"UPDATE", "DELETE"}:
-            assert table not in {"ledger_journal", "ledger_transfer", "payment_event"}, name
+            kept = {"ledger_journal", "ledger_transfer", "payment_event", "refund_event"}
+            assert table not in kept, name

@@ -5,86 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from florin_server.domain.accounts.account import Partner
-from florin_server.domain.payments.payment import CancelledReason, Merchant
-from florin_server.domain.sealed import Seal
+from florin_server.domain.payments.payment import CancelledReason
 from florin_server.domain.webhooks import schedule
-from florin_server.domain.webhooks.endpoint import Attempt, Endpoint, EndpointState
-from florin_server.domain.webhooks.signing import Keys
+from florin_server.domain.webhooks.endpoint import EndpointState
 from florin_server.store.accounts import merchants
 from florin_server.store.payments import payments
-from florin_server.store.webhooks import deliveries, endpoints, outbox
-from florin_server.store.webhooks.deliveries import Policy
-from florin_server.store.webhooks.endpoints import Owner, Secret
+from florin_server.store.webhooks import deliveries, endpoints, replays
+from florin_server.store.webhooks.endpoints import Owner
 
+from tests.support.hooked import DAY_US, LEASE_US, added, claim, endpoint, fail, secret, tell
 from tests.support.store_kit import NOW_US, payment
 
-LEASE_US = 60_000_000
-DAY_US = 86_400_000_000
-POLICY = Policy(give_up_us=3 * DAY_US, attempts_kept=5)
-SEAL = Seal([b"k" * 32])
 OWNER = Owner("par_1", live=False)
-
-
-def endpoint(number=1, **changes):
-    made = Endpoint(
-        id=f"whe_{number:03}",
-        partner_id="par_1",
-        merchant_id="mer_1",
-        live=False,
-        url=f"https://shop.example/{number}",
-        events=frozenset(),
-        description="",
-        version="2026-02-18",
-        state=EndpointState.ACTIVE,
-        paused_reason=None,
-        created_at_us=NOW_US,
-    )
-    return replace(made, **changes)
-
-
-def secret(n=1, expires_at_us=None):
-    keys = Keys(bytes([n]) * 32, bytes([n + 1]) * 32)
-    sealed = SEAL.close(keys.kept, "here", lambda size: b"n" * size)
-    return Secret(n, sealed, keys.public_key, expires_at_us)
-
-
-async def added(store, number=1, **changes):
-    made = endpoint(number, **changes)
-    assert await store.write(endpoints.add(made, secret(), 10)) is None
-    return made
-
-
-@pytest.fixture
-async def shop(store):
-    await store.write(
-        merchants.put_partner(Partner("par_1", "Partner", "2026-02-18", "active", NOW_US))
-    )
-    merchant = Merchant("mer_1", "par_1", "Shop", "a@b.c", None, "active", False, NOW_US)
-    await store.write(merchants.create(merchant))
-    return store
-
-
-async def claim(store, now_us=NOW_US, busy=(), limit=100):
-    return await store.write(deliveries.claim(now_us, LEASE_US, busy, limit))
-
-
-def attempt(one, status=200, at_us=NOW_US):
-    return Attempt(
-        one.endpoint.id, 0, one.waiting.payment_id, one.waiting.told + 1, "payment.created", at_us,
-        12, status, None, "ok",
-    )  # fmt: skip
-
-
-async def tell(store, one, now_us=NOW_US):
-    version = one.waiting.told + 1
-    return await store.write(deliveries.told(one, version, now_us, attempt(one), 5))
-
-
-async def fail(store, one, now_us=NOW_US, **options):
-    return await store.write(
-        deliveries.failed(one, attempt(one, 500, now_us), now_us, POLICY, **options)
-    )
 
 
 async def test_changes_wait_for_those_who_may_hear_of_them(shop):
@@ -118,12 +50,12 @@ async def test_one_payment_is_told_in_order_one_version_at_a_time(shop):
     # the second waits for the end of the first
     assert await claim(shop) == []
     work = await shop.read(deliveries.work(one, NOW_US))
-    assert [change.version for change in work.changes] == [0]
+    assert [event.place for event in work.happened] == [0]
     assert await tell(shop, one)
     (two,) = await claim(shop)
     assert (two.waiting.told, two.waiting.newest) == (0, 1)
     work = await shop.read(deliveries.work(two, NOW_US))
-    assert [(change.version, change.status) for change in work.changes] == [(1, "cancelled")]
+    assert [(event.place, event.status) for event in work.happened] == [(1, "cancelled")]
     assert await tell(shop, two)
     figures = await shop.survey(deliveries.figures())
     assert (figures.waiting, figures.oldest_us) == (0, None)
@@ -198,6 +130,36 @@ async def test_an_endpoint_that_fails_rests_and_is_tried_with_one_at_a_time(shop
     assert len(await claim(shop, NOW_US + 5_000_000)) == 4
 
 
+async def test_who_asks_to_wait_is_left_alone_that_long_and_never_less(shop):
+    await added(shop)
+    for _ in range(2):
+        await shop.write(payments.create(payment()))
+    (one,) = await claim(shop)
+    minute = 60_000_000
+    await fail(shop, one, asked_us=minute)
+    # its other events wait too
+    assert await claim(shop, NOW_US + minute - 1) == []
+    (one,) = await claim(shop, NOW_US + minute)
+    assert await tell(shop, one, NOW_US + minute)
+    # who asks for nothing is not asked at once
+    (two,) = await claim(shop, NOW_US + minute)
+    await fail(shop, two, NOW_US + minute, asked_us=1)
+    assert await claim(shop, NOW_US + minute + 4_999_999) == []
+
+
+async def test_nobody_has_events_held_for_ever(shop):
+    """One that always asks for as much as it gets hears of less, and is paused in the end."""
+    await added(shop)
+    await shop.write(payments.create(payment()))
+    now_us, tried = NOW_US, 0
+    while claimed := await claim(shop, now_us):
+        state = await fail(shop, claimed[0], now_us, asked_us=43_200_000_000)
+        tried += 1
+        now_us += 43_200_000_000 + 4_320_000_000
+    assert state is EndpointState.PAUSED
+    assert tried >= 6
+
+
 async def test_an_endpoint_that_is_gone_is_paused_at_once(shop):
     await added(shop)
     await shop.write(payments.create(payment()))
@@ -234,11 +196,11 @@ async def test_a_payment_is_told_again_from_a_version_on(shop):
     for _ in range(2):
         (one,) = await claim(shop)
         await tell(shop, one)
-    assert await shop.write(outbox.replay("whe_001", made.id, 1, NOW_US)) == 1
+    assert await shop.write(replays.one("whe_001", made.id, 1, NOW_US)) == 1
     (one,) = await claim(shop)
     assert (one.waiting.told, one.waiting.newest) == (0, 1)
     # asked for while it is told: it begins again, and the attempt of before ends nothing
-    await shop.write(outbox.replay("whe_001", made.id, 0, NOW_US))
+    await shop.write(replays.one("whe_001", made.id, 0, NOW_US))
     assert not await tell(shop, one)
     (again,) = await claim(shop)
     assert again.waiting.told == -1

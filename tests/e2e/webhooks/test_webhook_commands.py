@@ -70,6 +70,19 @@ async def test_an_endpoint_from_its_creation_to_its_end(up, forks):
         await until(lambda: len(server.came) >= 4, patience_s=60)
         last = server.came[-1]
         assert Webhook(rotated).verify(last.body, dict(last.headers))["data"]["version"] == 1
+        server.came.clear()
+        since = await typed("webhooks", "replay", endpoint_id, "--since", "2020-01-01")
+        # this one, and the one that `florin up` shows
+        assert since.out == "Payments whose events are told again: 2.\n"
+        await until(lambda: len(server.came) >= 3, patience_s=60)
+        for wrong in ([], [payment_id, "--since", "2020-01-01"]):
+            told = await typed("webhooks", "replay", endpoint_id, *wrong)
+            assert (told.status, "name a payment" in told.err) == (2, True)
+        server.came.clear()
+        refunded = (await typed("trigger", "refunded")).out.strip()
+        await until(lambda: len(server.came) >= 3, patience_s=60)
+        last = Webhook(rotated).verify(server.came[-1].body, dict(server.came[-1].headers))
+        assert (last["type"], last["data"]["paymentId"]) == ("refund.succeeded", refunded)
         await typed("webhooks", "delete", endpoint_id)
         assert endpoint_id not in (await typed("webhooks", "list")).out
 

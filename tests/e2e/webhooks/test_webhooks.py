@@ -63,6 +63,10 @@ class Shop:
         path = f"/v1/sandbox/payments/{payment_id}/simulate"
         await self.desk.rest.call("POST", path, self.tenant.headers, {"outcome": outcome})
 
+    async def refund(self, payment_id):
+        headers, body = self.tenant.headers, {"paymentId": payment_id}
+        return await self.desk.rest.call("POST", "/v1/refunds", headers, body)
+
     async def detail(self, payment_id):
         return await self.desk.rest.call("GET", f"/v1/payments/{payment_id}", self.tenant.headers)
 
@@ -135,7 +139,13 @@ async def test_a_payment_on_a_chain_is_told_with_its_transaction(shop):
     offer = await shop.desk.offer(tenant=shop.tenant)
     await shop.desk.confirm(offer)
     await shop.desk.ended(offer.payment_id)
-    processing, succeeded = await shop.receiver.came(2)
+
+    # the clock may outrun the claim of an attempt, which then comes twice
+    def told():
+        return list({one["id"]: one for one in shop.receiver.events()}.values())
+
+    await until(lambda: len(told()) == 2)
+    processing, succeeded = told()
     assert (processing["type"], succeeded["type"]) == ("payment.processing", "payment.succeeded")
     assert succeeded["data"] == await shop.detail(offer.payment_id)
     assert processing["data"]["buyer"] == succeeded["data"]["buyer"]
@@ -166,6 +176,7 @@ async def test_endpoints_hear_of_their_own_merchant_or_of_all_of_the_partner(sho
         ("POST", "/rotate", {}),
         ("GET", "/attempts", None),
         ("POST", "/replay", {"paymentId": payment_id}),
+        ("POST", "/replay-since", {"since": "2020-01-01T00:00:00Z"}),
         ("POST", "/take", {}),
     ):
         with pytest.raises(Refused) as refused:
@@ -327,6 +338,105 @@ async def test_a_server_in_node_takes_what_comes_and_nothing_that_is_forged(shop
     assert said == [["payment.created", payment_id], ["payment.succeeded", payment_id]]
     told = await shop.attempts(made["endpoint"]["id"])
     assert told[-1]["httpStatus"] == 204
+
+
+async def test_a_refund_is_told_after_its_payment_as_it_is_asked_for(shop):
+    """One that was simulated, and one that a chain moves."""
+    made = await shop.endpoint()
+    payment_id = await shop.pay("succeeded")
+    before = await shop.detail(payment_id)
+    await shop.refund(payment_id)
+    *_, succeeded, refunded = await shop.receiver.came(3)
+    assert (succeeded["data"], refunded["type"]) == (before, "refund.succeeded")
+    assert refunded["data"] == await shop.detail(payment_id)
+    assert refunded["data"]["refund"]["status"] == "succeeded"
+    assert refunded["id"] == f"evt_{payment_id[4:]}_2"
+    assert refunded["timestamp"] == refunded["data"]["refund"]["completedAt"]
+    # all of it again, under the same ids
+    before = await shop.receiver.came(3)
+    told = await shop.call("POST", f"/{made['endpoint']['id']}/replay", {"paymentId": payment_id})
+    assert told == {"paymentId": payment_id, "toVersion": 2}
+    assert (await shop.receiver.came(6))[3:] == before
+
+
+async def test_a_refund_on_a_chain_is_told_with_its_transaction(shop):
+    kinds = ["refund.pending", "refund.processing", "refund.succeeded"]
+    await shop.endpoint(events=kinds)
+    offer = await shop.desk.offer(tenant=shop.tenant)
+    await shop.desk.confirm(offer)
+    await shop.desk.ended(offer.payment_id)
+    await shop.refund(offer.payment_id)
+    refund = await shop.desk.refunded(offer.payment_id, shop.tenant.headers)
+    events = await shop.receiver.came(3)
+    assert [one["type"] for one in events] == kinds
+    assert [one["data"]["refund"]["status"] for one in events] == [
+        "pending",
+        "processing",
+        "succeeded",
+    ]
+    assert events[-1]["data"] == await shop.detail(offer.payment_id)
+    assert [one["data"]["refund"].get("txId") for one in events][1:] == [refund["txId"]] * 2
+    places = [int(one["id"].rpartition("_")[2]) for one in events]
+    assert places == list(range(places[0], places[0] + 3))
+
+
+async def test_who_is_busy_is_asked_again_when_it_wants(shop):
+    made = await shop.endpoint()
+    shop.receiver.say = answers(429, retry_after="60")
+    payment_id = await shop.pay()
+    await shop.failed(made["endpoint"]["id"])
+    shop.receiver.say = OK
+    shop.receiver.server.came.clear()
+    shop.desk.clock.advance(30)
+    await shop.endpoint("/other")
+    other = await shop.pay()
+    # what comes meanwhile is told to others, and to nobody who asked to wait
+    await until(lambda: shop.receiver.server.came)
+    assert [one.line.split()[1] for one in shop.receiver.server.came] == ["/other"]
+    shop.receiver.server.came.clear()
+    shop.desk.clock.advance(31)
+    events = await shop.receiver.came(2)
+    assert {one["data"]["paymentId"] for one in events} == {payment_id, other}
+
+
+async def test_all_since_a_time_is_told_again(shop):
+    made = await shop.endpoint()
+    path = f"/{made['endpoint']['id']}/replay-since"
+    payment_ids = [await shop.pay("succeeded") for _ in range(2)]
+    await shop.refund(payment_ids[0])
+    before = {one["id"]: one for one in await shop.receiver.came(5)}
+    shop.receiver.server.came.clear()
+    counts = []
+    for events in (["refund.succeeded"], []):
+        body = {"since": "2020-01-01T00:00:00Z", "events": events}
+        while True:
+            page = await shop.call("POST", path, body)
+            counts.append(page["payments"])
+            if page["nextCursor"] is None:
+                break
+            body["cursor"] = page["nextCursor"]
+    assert sum(counts) == 3
+    events = await shop.receiver.came(5)
+    assert {one["id"] for one in events} == set(before)
+    assert all(one == before[one["id"]] for one in events)
+    # a cursor is of one list, and a type is one that is heard of
+    for wrong in (
+        {"since": "2021-01-01T00:00:00Z", "cursor": body["cursor"]},
+        {"since": "2021-01-01T00:00:00Z", "cursor": "x"},
+        {"since": "2021-01-01T00:00:00Z", "events": ["payment.lost"]},
+        {"events": []},
+    ):
+        with pytest.raises(Refused) as refused:
+            await shop.call("POST", path, wrong)
+        assert refused.value.http == 400
+    await shop.call(
+        "PATCH", f"/{made['endpoint']['id']}", {"events": {"types": ["payment.failed"]}}
+    )
+    with pytest.raises(Refused) as refused:
+        await shop.call(
+            "POST", path, {"since": "2021-01-01T00:00:00Z", "events": ["payment.created"]}
+        )
+    assert "does not hear of payment.created" in refused.value.message
 
 
 async def test_an_endpoint_that_was_deleted_hears_nothing_more(shop):

@@ -283,6 +283,11 @@ class OperatorServiceStub:
                 request_serializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhookRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhookResponse.FromString,
                 _registered_method=True)
+        self.ReplayWebhooksSince = channel.unary_unary(
+                '/florin.v1.OperatorService/ReplayWebhooksSince',
+                request_serializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServiceServicer:
@@ -622,6 +627,13 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReplayWebhooksSince(self, request, context):
+        """Has a webhook endpoint told all events since a time again, page by page.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -859,6 +871,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ReplayWebhook,
                     request_deserializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhookRequest.FromString,
                     response_serializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhookResponse.SerializeToString,
+            ),
+            'ReplayWebhooksSince': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplayWebhooksSince,
+                    request_deserializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2132,6 +2149,33 @@ class OperatorService:
             '/florin.v1.OperatorService/ReplayWebhook',
             florin_dot_v1_dot_webhook__pb2.ReplayWebhookRequest.SerializeToString,
             florin_dot_v1_dot_webhook__pb2.ReplayWebhookResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplayWebhooksSince(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ReplayWebhooksSince',
+            florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceRequest.SerializeToString,
+            florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -147,6 +147,8 @@ class OperatorServiceStub:
     """Lists the last attempts of a webhook endpoint, newest first."""
     ReplayWebhook: _grpc.UnaryUnaryMultiCallable[_webhook_pb2.ReplayWebhookRequest, _webhook_pb2.ReplayWebhookResponse]
     """Has a webhook endpoint told the changes of a payment again, from a version on."""
+    ReplayWebhooksSince: _grpc.UnaryUnaryMultiCallable[_webhook_pb2.ReplayWebhooksSinceRequest, _webhook_pb2.ReplayWebhooksSinceResponse]
+    """Has a webhook endpoint told all events since a time again, page by page."""
 
 @_typing.type_check_only
 class OperatorServiceAsyncStub(OperatorServiceStub):
@@ -255,6 +257,8 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Lists the last attempts of a webhook endpoint, newest first."""
     ReplayWebhook: _aio.UnaryUnaryMultiCallable[_webhook_pb2.ReplayWebhookRequest, _webhook_pb2.ReplayWebhookResponse]  # type: ignore[assignment]
     """Has a webhook endpoint told the changes of a payment again, from a version on."""
+    ReplayWebhooksSince: _aio.UnaryUnaryMultiCallable[_webhook_pb2.ReplayWebhooksSinceRequest, _webhook_pb2.ReplayWebhooksSinceResponse]  # type: ignore[assignment]
+    """Has a webhook endpoint told all events since a time again, page by page."""
 
 class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """The operator's calls, over gRPC only. They are answered on the operator's own listener, which
@@ -642,5 +646,13 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_webhook_pb2.ReplayWebhookResponse, _abc.Awaitable[_webhook_pb2.ReplayWebhookResponse]]:
         """Has a webhook endpoint told the changes of a payment again, from a version on."""
+
+    @_abc_1.abstractmethod
+    def ReplayWebhooksSince(
+        self,
+        request: _webhook_pb2.ReplayWebhooksSinceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_webhook_pb2.ReplayWebhooksSinceResponse, _abc.Awaitable[_webhook_pb2.ReplayWebhooksSinceResponse]]:
+        """Has a webhook endpoint told all events since a time again, page by page."""
 
 def add_OperatorServiceServicer_to_server(servicer: OperatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -513,7 +513,9 @@ class WebhookAttempt(_message.Message):
     payment_id: _builtins.str
     """The payment."""
     version: _builtins.int
-    """The version that the payment came to."""
+    """The event's place among those of its payment: the version that the payment came to. Those of its
+    refund follow its last version.
+    """
     duration_ms: _builtins.int
     """How long it took, in milliseconds."""
     succeeded: _builtins.bool
@@ -571,7 +573,7 @@ class ReplayWebhookRequest(_message.Message):
     payment_id: _builtins.str
     """The payment."""
     from_version: _builtins.int
-    """From this version on; 0 means from the start."""
+    """From this version on, or from a later place, as attempts tell it; 0 means from the start."""
     def __init__(
         self,
         *,
@@ -598,7 +600,7 @@ class ReplayWebhookResponse(_message.Message):
     payment_id: _builtins.str
     """The payment."""
     to_version: _builtins.int
-    """The newest version, up to which they are told."""
+    """The newest version, or place, up to which they are told."""
     def __init__(
         self,
         *,
@@ -612,6 +614,74 @@ class ReplayWebhookResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplayWebhookResponse: _TypeAlias = ReplayWebhookResponse  # noqa: Y015
+
+@_typing.final
+class ReplayWebhooksSinceRequest(_message.Message):
+    """Asks for all events since a time to be told again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    EVENTS_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Endpoint id."""
+    cursor: _builtins.str
+    """The next_cursor of the answer before; unset means the start."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Events that happened then or later."""
+
+    @_builtins.property
+    def events(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of these types only; empty means all that the endpoint hears of."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        events: _abc.Iterable[_builtins.str] | None = ...,
+        cursor: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cursor", b"_cursor", "cursor", b"cursor", "since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cursor", b"_cursor", "cursor", b"cursor", "events", b"events", "id", b"id", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cursor: _TypeAlias = _typing.Literal["cursor"]  # noqa: Y015
+    _WhichOneofArgType__cursor: _TypeAlias = _typing.Literal["_cursor", b"_cursor"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cursor) -> _WhichOneofReturnType__cursor | None: ...
+
+Global___ReplayWebhooksSinceRequest: _TypeAlias = ReplayWebhooksSinceRequest  # noqa: Y015
+
+@_typing.final
+class ReplayWebhooksSinceResponse(_message.Message):
+    """One page of events that are told again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAYMENTS_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    payments: _builtins.int
+    """Of how many payments, 200 at most. There may be none on a page before the last one."""
+    next_cursor: _builtins.str
+    """Where the next page begins; unset on the last one."""
+    def __init__(
+        self,
+        *,
+        payments: _builtins.int = ...,
+        next_cursor: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_next_cursor", b"_next_cursor", "next_cursor", b"next_cursor"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_next_cursor", b"_next_cursor", "next_cursor", b"next_cursor", "payments", b"payments"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__next_cursor: _TypeAlias = _typing.Literal["next_cursor"]  # noqa: Y015
+    _WhichOneofArgType__next_cursor: _TypeAlias = _typing.Literal["_next_cursor", b"_next_cursor"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__next_cursor) -> _WhichOneofReturnType__next_cursor | None: ...
+
+Global___ReplayWebhooksSinceResponse: _TypeAlias = ReplayWebhooksSinceResponse  # noqa: Y015
 
 @_typing.final
 class TakeWebhooksRequest(_message.Message):
@@ -739,7 +809,8 @@ class WebhookEvent(_message.Message):
     DATA_FIELD_NUMBER: _builtins.int
     type: _builtins.str
     """payment.created, payment.processing, payment.succeeded, payment.failed, payment.expired or
-    payment.cancelled; more may come.
+    payment.cancelled; refund.pending, refund.processing, refund.succeeded or refund.failed. More
+    may come.
     """
     api_version: _builtins.str
     """The version of the API that the body is in."""
@@ -749,7 +820,9 @@ class WebhookEvent(_message.Message):
 
     @_builtins.property
     def data(self) -> _merchant_pb2.PaymentDetail:
-        """The payment as it was then, as GET /v1/payments/{paymentId} tells it."""
+        """The payment as it was then, as GET /v1/payments/{paymentId} tells it; with its refund from the
+        first event of that on.
+        """
 
     def __init__(
         self,

@@ -75,6 +75,11 @@ class WebhookServiceStub:
                 request_serializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhookRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhookResponse.FromString,
                 _registered_method=True)
+        self.ReplayWebhooksSince = channel.unary_unary(
+                '/florin.v1.WebhookService/ReplayWebhooksSince',
+                request_serializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceResponse.FromString,
+                _registered_method=True)
         self.TakeWebhooks = channel.unary_unary(
                 '/florin.v1.WebhookService/TakeWebhooks',
                 request_serializer=florin_dot_v1_dot_webhook__pb2.TakeWebhooksRequest.SerializeToString,
@@ -144,6 +149,15 @@ class WebhookServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReplayWebhooksSince(self, request, context):
+        """Has an endpoint told all events since a time again, or those of some types, under the ids that
+        they had, page by page. Refused with rate_limited while a thousand payments wait for it. A
+        payment that could be confirmed no more a week before is found if it was refunded since.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def TakeWebhooks(self, request, context):
         """Hands out what waits for an endpoint without a URL, and takes back what became of what was
         handed out before. What is not taken back within a minute is handed out again.
@@ -194,6 +208,11 @@ def add_WebhookServiceServicer_to_server(servicer, server):
                     servicer.ReplayWebhook,
                     request_deserializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhookRequest.FromString,
                     response_serializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhookResponse.SerializeToString,
+            ),
+            'ReplayWebhooksSince': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplayWebhooksSince,
+                    request_deserializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceResponse.SerializeToString,
             ),
             'TakeWebhooks': grpc.unary_unary_rpc_method_handler(
                     servicer.TakeWebhooks,
@@ -418,6 +437,33 @@ class WebhookService:
             '/florin.v1.WebhookService/ReplayWebhook',
             florin_dot_v1_dot_webhook__pb2.ReplayWebhookRequest.SerializeToString,
             florin_dot_v1_dot_webhook__pb2.ReplayWebhookResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplayWebhooksSince(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.WebhookService/ReplayWebhooksSince',
+            florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceRequest.SerializeToString,
+            florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceResponse.FromString,
             options,
             channel_credentials,
             insecure,

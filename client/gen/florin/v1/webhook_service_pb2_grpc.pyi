@@ -53,6 +53,11 @@ class WebhookServiceStub:
     """Has an endpoint told the changes of one payment again, from a version on, under the ids that
     they had.
     """
+    ReplayWebhooksSince: _grpc.UnaryUnaryMultiCallable[_webhook_pb2.ReplayWebhooksSinceRequest, _webhook_pb2.ReplayWebhooksSinceResponse]
+    """Has an endpoint told all events since a time again, or those of some types, under the ids that
+    they had, page by page. Refused with rate_limited while a thousand payments wait for it. A
+    payment that could be confirmed no more a week before is found if it was refunded since.
+    """
     TakeWebhooks: _grpc.UnaryUnaryMultiCallable[_webhook_pb2.TakeWebhooksRequest, _webhook_pb2.TakeWebhooksResponse]
     """Hands out what waits for an endpoint without a URL, and takes back what became of what was
     handed out before. What is not taken back within a minute is handed out again.
@@ -82,6 +87,11 @@ class WebhookServiceAsyncStub(WebhookServiceStub):
     ReplayWebhook: _aio.UnaryUnaryMultiCallable[_webhook_pb2.ReplayWebhookRequest, _webhook_pb2.ReplayWebhookResponse]  # type: ignore[assignment]
     """Has an endpoint told the changes of one payment again, from a version on, under the ids that
     they had.
+    """
+    ReplayWebhooksSince: _aio.UnaryUnaryMultiCallable[_webhook_pb2.ReplayWebhooksSinceRequest, _webhook_pb2.ReplayWebhooksSinceResponse]  # type: ignore[assignment]
+    """Has an endpoint told all events since a time again, or those of some types, under the ids that
+    they had, page by page. Refused with rate_limited while a thousand payments wait for it. A
+    payment that could be confirmed no more a week before is found if it was refunded since.
     """
     TakeWebhooks: _aio.UnaryUnaryMultiCallable[_webhook_pb2.TakeWebhooksRequest, _webhook_pb2.TakeWebhooksResponse]  # type: ignore[assignment]
     """Hands out what waits for an endpoint without a URL, and takes back what became of what was
@@ -157,6 +167,17 @@ class WebhookServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_webhook_pb2.ReplayWebhookResponse, _abc.Awaitable[_webhook_pb2.ReplayWebhookResponse]]:
         """Has an endpoint told the changes of one payment again, from a version on, under the ids that
         they had.
+        """
+
+    @_abc_1.abstractmethod
+    def ReplayWebhooksSince(
+        self,
+        request: _webhook_pb2.ReplayWebhooksSinceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_webhook_pb2.ReplayWebhooksSinceResponse, _abc.Awaitable[_webhook_pb2.ReplayWebhooksSinceResponse]]:
+        """Has an endpoint told all events since a time again, or those of some types, under the ids that
+        they had, page by page. Refused with rate_limited while a thousand payments wait for it. A
+        payment that could be confirmed no more a week before is found if it was refunded since.
         """
 
     @_abc_1.abstractmethod

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from florin_server.cli.options import HomeOption, YesOption, asking, given, group
+from florin_server.cli.options import TIMES, HomeOption, YesOption, asking, given, group
 from florin_server.cli.server import At
 
 ledger = group("Compare the books with the chains, and look at them.")
@@ -35,7 +35,6 @@ KeyOption = Annotated[
         help="The same one does the same thing once.  [default: one of its own]",
     ),
 ]
-_TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"]
 Account = Annotated[str, typer.Argument(help="CAIP-10 account, e.g. eip155:1:0x….")]
 
 
@@ -179,10 +178,10 @@ def payments_list(
     ] = None,
     since: Annotated[
         datetime | None,
-        typer.Option("--since", formats=_TIMES, help="Only made then or later (UTC)."),
+        typer.Option("--since", formats=TIMES, help="Only made then or later (UTC)."),
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option("--until", formats=_TIMES, help="Only made before (UTC).")
+        datetime | None, typer.Option("--until", formats=TIMES, help="Only made before (UTC).")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 50,
     at: At,

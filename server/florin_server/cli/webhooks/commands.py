@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from florin_server.cli.options import HomeOption, LiveOption, asking, given, group
+from florin_server.cli.options import TIMES, HomeOption, LiveOption, asking, given, group
 from florin_server.cli.server import At
 
 webhooks = group("Tell merchants' back ends of changes: make, list, pause and replay endpoints.")
@@ -100,16 +101,26 @@ def attempts(
 
 
 @webhooks.command("replay")
-def replay(
+def replay(  # noqa: PLR0917  (typer gives them by name)
     endpoint_id: EndpointId,
-    payment: Annotated[str, typer.Argument(help="Payment id.")],
+    payment: Annotated[
+        str, typer.Argument(help="Payment id.  [default: all since a time]", show_default=False)
+    ] = "",
     version: Annotated[int, typer.Option("--from", min=0, help="From this version on.")] = 0,
+    since: Annotated[
+        datetime | None,
+        typer.Option("--since", formats=TIMES, help="Events of all payments, from then on (UTC)."),
+    ] = None,
+    event: Annotated[
+        list[str] | None,
+        typer.Option(help="Since then, one type of events, and again for more.  [default: all]"),
+    ] = None,
     home: HomeOption = None,
 ) -> None:
-    """Tell an endpoint the changes of a payment again."""
-    from florin_server.cli.webhooks import endpoints as command
+    """Tell an endpoint the changes of a payment again, or all events since a time."""
+    from florin_server.cli.webhooks import replays as command
 
-    command.replay(given(home=home), endpoint_id, payment, version)
+    command.run(given(home=home), endpoint_id, command.Wanted(payment, version, since, event or ()))
 
 
 @asking
@@ -134,7 +145,9 @@ def listen(
 def trigger(
     outcome: Annotated[
         str,
-        typer.Argument(help="created, processing, succeeded, failed, expired or cancelled."),
+        typer.Argument(
+            help="created, processing, succeeded, failed, expired, cancelled or refunded."
+        ),
     ],
     *,
     at: At,

@@ -79,16 +79,6 @@ def attempts(given: dict[str, Any], endpoint_id: str, payment_id: str) -> None:
         table(_ATTEMPTS, map(_attempt, found.attempts))
 
 
-def replay(given: dict[str, Any], endpoint_id: str, payment_id: str, version: int) -> None:
-    """Has changes of a payment told again."""
-    request = webhook_pb2.ReplayWebhookRequest(
-        id=endpoint_id, payment_id=payment_id, from_version=version
-    )
-    done = ask(given, "ReplayWebhook", request)
-    if not told(done):
-        console.print(f"{payment_id} is told again, up to version {done.to_version}.")
-
-
 def _tell_secret(made: webhook_pb2.WebhookEndpointSecret) -> None:
     if told(made):
         return

@@ -8,6 +8,7 @@ from florin_server.cli.console import console, told
 from florin_server.cli.operation import misused
 from florin_server.cli.server import At, as_merchant
 
+_REFUNDED = "refunded"
 _OUTCOMES = {
     "created": None,
     "succeeded": account_pb2.SIMULATED_OUTCOME_SUCCEEDED,
@@ -15,6 +16,7 @@ _OUTCOMES = {
     "expired": account_pb2.SIMULATED_OUTCOME_EXPIRED,
     "cancelled": account_pb2.SIMULATED_OUTCOME_CANCELLED,
     "processing": account_pb2.SIMULATED_OUTCOME_STALL,
+    _REFUNDED: account_pb2.SIMULATED_OUTCOME_SUCCEEDED,
 }
 _PRICE = ("iso4217/USD", 1250)
 
@@ -28,5 +30,7 @@ def run(at: At, outcome: str) -> None:
         wanted = _OUTCOMES[outcome]
         if wanted is not None:
             client.admin.simulate_payment(made.payment_id, outcome=wanted)
+        if outcome == _REFUNDED:
+            client.merchant.create_refund(made.payment_id)
     if not told(made):
         console.print(made.payment_id, markup=False)

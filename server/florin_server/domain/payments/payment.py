@@ -257,6 +257,7 @@ class Refund:
     """The full amount of a succeeded payment, to be paid back to the account that paid it.
 
     `account` is CAIP-10, None if no account did (a simulated payment). A payment has at most one.
+    `version` counts its changes of status, its creation being the first.
     """
 
     id: str
@@ -268,3 +269,4 @@ class Refund:
     tx_id: str | None
     created_at_us: int
     completed_at_us: int | None = None
+    version: int = 1

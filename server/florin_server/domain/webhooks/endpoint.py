@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from florin_server.domain.payments.payment import Status
+from florin_server.domain.payments.payment import RefundStatus, Status
 from florin_server.domain.payments.state import CREATED
 
 
@@ -25,6 +25,7 @@ _CREATED: Final = "payment.created"
 EVENT_TYPES: Final = (
     _CREATED,
     *(f"payment.{status}" for status in Status if status is not Status.REQUIRES_ACTION),
+    *(f"refund.{status}" for status in RefundStatus),
 )
 
 
@@ -33,6 +34,11 @@ def type_of(cause: str, status: Status) -> str | None:
     if cause == CREATED:
         return _CREATED
     return None if status is Status.REQUIRES_ACTION else f"payment.{status}"
+
+
+def type_of_refund(status: RefundStatus) -> str:
+    """What a change of a refund is told as."""
+    return f"refund.{status}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +85,12 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What an endpoint is to be told of one payment: every version above `told`, up to `newest`.
+    """What an endpoint is to be told of one payment: every event above `told`, up to `newest`.
 
-    `attempts` and `since_us` are of the next one. It is tried again at `next_at_us`; None if it
-    was given up. `claimed` while somebody tries it, who is told from others by the `epoch`.
+    Both are places as in `past`. `attempts` and `since_us` are of the next one. It is tried again
+    at `next_at_us`; None if it was given up. `claimed` while somebody tries it, who is told from
+    others by the `epoch`. Up to `only_to`, it was told all of them before, and is told those of
+    the types in `only` again.
     """
 
     endpoint_id: str
@@ -94,14 +102,20 @@ class Waiting:
     next_at_us: int | None
     claimed: bool
     epoch: int
+    only_to: int = -1
+    only: frozenset[str] = frozenset()
+
+    def wants(self, place: int, event_type: str) -> bool:
+        """Tells whether an event is among those that it waits for."""
+        return place > self.only_to or event_type in self.only
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One attempt to tell an endpoint of a change. `n` counts the endpoint's, from 1.
 
-    There was an HTTP `status`, or else a `fault` says why not. `answer` is the beginning of what
-    was answered, as text.
+    `version` is the event's place, as in `past`. There was an HTTP `status`, or else a
+    `fault` says why not. `answer` is the beginning of what was answered, as text.
     """
 
     endpoint_id: str

@@ -33,6 +33,7 @@ async def refund(
     outcome = await once(app, caller, _request(app, caller, payment_id), receipt)
     if isinstance(outcome, Refund):
         app.wake_payouts()
+        app.webhooks.asked.set()
     return outcome
 
 

@@ -24,8 +24,7 @@ from florin_server.domain.webhooks.signing import Keys
 from florin_server.flows.app import App, Core
 from florin_server.store.accounts import merchants, standing
 from florin_server.store.engine.query import Op, operation
-from florin_server.store.payments import payments
-from florin_server.store.webhooks import endpoints, outbox
+from florin_server.store.webhooks import endpoints
 from florin_server.store.webhooks.endpoints import Owner, Secret
 
 PAGE = 100
@@ -150,15 +149,6 @@ async def attempts(
     return await app.store.read(_attempts(by, endpoint_id, payment_id, limit))
 
 
-async def replay(app: App, by: By, endpoint_id: str, payment_id: str, version: int) -> int:
-    """Has a payment's changes told again from a version on; answers the newest version."""
-    newest = await app.store.write(
-        _replay(by, endpoint_id, payment_id, version, app.clock.now_us())
-    )
-    app.webhooks.asked.set()
-    return newest
-
-
 def sealed_for(endpoint_id: str, n: int) -> str:
     """The place that a secret is sealed for."""
     return f"webhook/{endpoint_id}/{n}"
@@ -176,6 +166,11 @@ def _check(app: App, url: str | None, events: Collection[str]) -> None:
         same = f"https://{url.removeprefix('http://')}" if plain else url
         if not is_https_url(same) or (plain and not app.settings.webhooks.networks):
             raise invalid("url", "must be an absolute https URL without a user")
+    check_types(events)
+
+
+def check_types(events: Collection[str]) -> None:
+    """FlorinError for what is no type of event."""
     for one in sorted(events):
         if one not in EVENT_TYPES:
             raise invalid("events", f"{one[:40]} is none of {', '.join(EVENT_TYPES)}")
@@ -287,16 +282,3 @@ def _attempts(
     if (yield from endpoints.one(by.owner, endpoint_id)) is None:
         raise _unknown()
     return (yield from endpoints.attempts(endpoint_id, payment_id, limit))
-
-
-@operation
-def _replay(by: By, endpoint_id: str, payment_id: str, version: int, now_us: int) -> Op[int]:
-    known = yield from owned(by, endpoint_id)
-    found = (yield from payments.get([payment_id])).get(payment_id)
-    if (
-        found is None
-        or (found.partner_id, found.live) != (by.partner_id, by.live)
-        or known.merchant_id not in {None, found.merchant_id}
-    ):
-        raise FlorinError(Code.PAYMENT_NOT_FOUND)
-    return (yield from outbox.replay(endpoint_id, payment_id, version, now_us))

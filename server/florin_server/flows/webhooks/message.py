@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from florin_server.domain.sealed import Lost
-from florin_server.domain.webhooks.endpoint import type_of
 from florin_server.domain.webhooks.past import Past, as_of
 from florin_server.domain.webhooks.signing import Keys, event_id
 from florin_server.flows.app import Core
@@ -17,7 +16,7 @@ from florin_server.store.webhooks.endpoints import Secret
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One event as an endpoint is told it."""
+    """One event as an endpoint is told it; `version` is its place."""
 
     id: str
     version: int
@@ -26,18 +25,22 @@ class Message:
 
 
 def next_message(core: Core, one: Claimed, work: Work) -> Message | None:
-    """The first change that the endpoint wants to hear of; None if it wants none of them."""
-    for change in work.changes:
-        event_type = type_of(change.cause, change.status)
+    """The first event that the endpoint wants to hear of; None if it wants none of them."""
+    for event in work.happened:
+        event_type = event.event_type
         if event_type is None or not one.endpoint.wants(event_type):
+            continue
+        if not one.waiting.wants(event.place, event_type):
             continue
         if core.webhooks.body is None:
             raise RuntimeError("nobody here writes what endpoints are told")
-        then = as_of(work.payment, change.version, change.status, change.at_us)
-        past = Past(then, work.merchant, event_type, one.endpoint.version, change.at_us)
-        body = core.webhooks.body(past)
-        name = event_id(change.payment_id, change.version)
-        return Message(name, change.version, event_type, body)
+        then = work.payment
+        if event.refund is None:
+            then = as_of(then, event.place, event.status, event.at_us)
+        version = one.endpoint.version
+        past = Past(then, work.merchant, event_type, version, event.at_us, event.refund)
+        name = event_id(then.id, event.place)
+        return Message(name, event.place, event_type, core.webhooks.body(past))
     return None
 
 

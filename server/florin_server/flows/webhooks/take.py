@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from florin_server.domain.errors import Code, FlorinError, invalid
-from florin_server.domain.webhooks.endpoint import Attempt, type_of
+from florin_server.domain.webhooks.endpoint import Attempt
 from florin_server.flows.app import App
 from florin_server.flows.webhooks.endpoints import By, owned
 from florin_server.flows.webhooks.message import Message, next_message
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.payments import payments
-from florin_server.store.webhooks import deliveries
+from florin_server.store.webhooks import deliveries, events
 from florin_server.store.webhooks.deliveries import Claimed, Policy
 
 _LEASE_US = 60_000_000
@@ -105,9 +105,11 @@ def _concluded(app: App, by: By, endpoint_id: str, named: _Named) -> Op[None]:
     if waiting is None:
         # it lapsed, was told again, or was never handed out
         return
-    changes = yield from payments.events(named.payment_id)
-    change = next((one for one in changes if one.version == named.version), None)
-    if change is None or named.version <= waiting.told:
+    of = (yield from payments.get((named.payment_id,))).get(named.payment_id)
+    if of is None or named.version <= waiting.told:
+        return
+    happened = yield from events.between(of, named.version - 1, named.version)
+    if not happened:
         return
     one = Claimed(endpoint, replace(waiting, epoch=waiting.epoch - 1))
     now_us = app.clock.now_us()
@@ -116,7 +118,7 @@ def _concluded(app: App, by: By, endpoint_id: str, named: _Named) -> Op[None]:
         0,
         named.payment_id,
         named.version,
-        type_of(change.cause, change.status) or "",
+        happened[0].event_type or "",
         now_us,
         0,
         named.status,

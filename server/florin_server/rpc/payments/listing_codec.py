@@ -5,22 +5,18 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from florin.v1 import listing_pb2, payment_pb2
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from florin_server.domain.errors import Code, FlorinError, Issue
 from florin_server.domain.payments.payment import Payment, Status
 from florin_server.flows.payments.lists import Page, Wanted
 from florin_server.rpc.payments import codec
-from florin_server.rpc.server.timestamps import timestamp
+from florin_server.rpc.server.timestamps import microseconds, timestamp
 from florin_server.store.payments.listed import Fee, Listed
 from florin_server.store.payments.listing import Order, Totals
 
 Asked: TypeAlias = listing_pb2.ListPaymentsRequest | listing_pb2.ListMerchantPaymentsRequest
 
 _LIMIT_DEFAULT = 50
-# what a timestamp can name: the years 1 to 9999
-_SECONDS = range(-62_135_596_800, 253_402_300_800)
-_NANOS = range(1_000_000_000)
 _ASSET = "caip19/"
 _INT32_MAX = 2**31 - 1
 _STATUSES: dict[int, Status] = {
@@ -34,8 +30,10 @@ def wanted(request: Asked) -> Wanted:
         order=_order(request.sort_by, request.sort_dir),
         limit=request.limit or _LIMIT_DEFAULT,
         cursor=request.cursor if request.HasField("cursor") else None,
-        start_us=_time(request.start_ts, "startTs") if request.HasField("start_ts") else None,
-        end_us=_time(request.end_ts, "endTs") if request.HasField("end_ts") else None,
+        start_us=microseconds(request.start_ts, "startTs")
+        if request.HasField("start_ts")
+        else None,
+        end_us=microseconds(request.end_ts, "endTs") if request.HasField("end_ts") else None,
         statuses=[_status(number) for number in request.status],
         symbols=request.token_symbol,
         assets=request.asset,
@@ -50,8 +48,10 @@ def wanted_legacy(request: listing_pb2.ListPaymentsLegacyRequest) -> Wanted:
         order=_order(request.sort_by, request.sort_dir),
         limit=request.limit or _LIMIT_DEFAULT,
         cursor=request.cursor if request.HasField("cursor") else None,
-        start_us=_time(request.start_ts, "start_ts") if request.HasField("start_ts") else None,
-        end_us=_time(request.end_ts, "end_ts") if request.HasField("end_ts") else None,
+        start_us=microseconds(request.start_ts, "start_ts")
+        if request.HasField("start_ts")
+        else None,
+        end_us=microseconds(request.end_ts, "end_ts") if request.HasField("end_ts") else None,
         statuses=[_status(number) for number in request.status],
         assets=request.asset,
         networks=request.network,
@@ -70,13 +70,6 @@ def _status(number: int) -> Status:
     if found is None:
         raise _invalid("status", "is unknown")
     return found
-
-
-def _time(at: Timestamp, name: str) -> int:
-    """Microseconds, rounded up: all times of payments are whole ones."""
-    if at.seconds not in _SECONDS or at.nanos not in _NANOS:
-        raise _invalid(name, "is no time")
-    return at.seconds * 1_000_000 - (-at.nanos // 1000)
 
 
 def _invalid(field: str, why: str) -> FlorinError:

@@ -9,10 +9,11 @@ from florin.v1 import webhook_pb2
 from florin_server.domain.webhooks.endpoint import Attempt, Endpoint
 from florin_server.domain.webhooks.past import Past
 from florin_server.domain.webhooks.signing import event_id
+from florin_server.flows.webhooks import replays
 from florin_server.flows.webhooks.endpoints import Told, Wanted
 from florin_server.flows.webhooks.take import Receipt, Taken
 from florin_server.rpc.payments.codec import Codec
-from florin_server.rpc.server.timestamps import timestamp
+from florin_server.rpc.server.timestamps import microseconds, timestamp
 
 
 def created(request: webhook_pb2.CreateWebhookEndpointRequest) -> Wanted:
@@ -79,6 +80,22 @@ def attempt(one: Attempt) -> webhook_pb2.WebhookAttempt:
     )
 
 
+def since(request: webhook_pb2.ReplayWebhooksSinceRequest) -> replays.Wanted:
+    """What is to be told again."""
+    return replays.Wanted(
+        microseconds(request.since, "since"),
+        frozenset(request.events),
+        request.cursor if request.HasField("cursor") else None,
+    )
+
+
+def replayed(one: replays.Replayed) -> webhook_pb2.ReplayWebhooksSinceResponse:
+    """A page of what is told again."""
+    return webhook_pb2.ReplayWebhooksSinceResponse(
+        payments=one.payments, next_cursor=one.next_cursor
+    )
+
+
 def receipts(request: webhook_pb2.TakeWebhooksRequest) -> list[Receipt]:
     """What became of what was taken."""
     return [
@@ -100,5 +117,5 @@ def event(answers: Codec, past: Past) -> webhook_pb2.WebhookEvent:
         type=past.event_type,
         timestamp=timestamp(past.at_us),
         api_version=past.api_version,
-        data=answers.detail(past.payment, past.merchant, None),
+        data=answers.detail(past.payment, past.merchant, past.refund),
     )

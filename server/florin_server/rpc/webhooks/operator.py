@@ -8,7 +8,7 @@ from florin.v1 import webhook_admin_pb2, webhook_pb2
 
 from florin_server.domain.webhooks.endpoint import EndpointState
 from florin_server.flows.app import App
-from florin_server.flows.webhooks import endpoints
+from florin_server.flows.webhooks import endpoints, replays
 from florin_server.flows.webhooks.endpoints import PAGE
 from florin_server.rpc.webhooks import codec
 
@@ -84,7 +84,15 @@ class WebhookCalls:
     ) -> webhook_pb2.ReplayWebhookResponse:
         """Has changes of a payment told again."""
         by = await endpoints.by_operator(self._app, request.id)
-        newest = await endpoints.replay(
+        newest = await replays.one(
             self._app, by, request.id, request.payment_id, request.from_version
         )
         return webhook_pb2.ReplayWebhookResponse(payment_id=request.payment_id, to_version=newest)
+
+    async def ReplayWebhooksSince(
+        self, request: webhook_pb2.ReplayWebhooksSinceRequest, context: Any
+    ) -> webhook_pb2.ReplayWebhooksSinceResponse:
+        """Has a page of all events since a time told again."""
+        by = await endpoints.by_operator(self._app, request.id)
+        done = await replays.since(self._app, by, request.id, codec.since(request))
+        return codec.replayed(done)

@@ -7,7 +7,7 @@ from typing import Any
 from florin.v1 import webhook_pb2, webhook_service_pb2_grpc
 
 from florin_server.flows.app import App
-from florin_server.flows.webhooks import endpoints, take
+from florin_server.flows.webhooks import endpoints, replays, take
 from florin_server.flows.webhooks.endpoints import PAGE, By
 from florin_server.rpc.server.call import caller
 from florin_server.rpc.webhooks import codec
@@ -85,10 +85,17 @@ class WebhookServicer(webhook_service_pb2_grpc.WebhookServiceServicer):
         self, request: webhook_pb2.ReplayWebhookRequest, context: Any
     ) -> webhook_pb2.ReplayWebhookResponse:
         """Has changes of a payment told again."""
-        newest = await endpoints.replay(
+        newest = await replays.one(
             self._app, _by(), request.id, request.payment_id, request.from_version
         )
         return webhook_pb2.ReplayWebhookResponse(payment_id=request.payment_id, to_version=newest)
+
+    async def ReplayWebhooksSince(
+        self, request: webhook_pb2.ReplayWebhooksSinceRequest, context: Any
+    ) -> webhook_pb2.ReplayWebhooksSinceResponse:
+        """Has a page of all events since a time told again."""
+        done = await replays.since(self._app, _by(), request.id, codec.since(request))
+        return codec.replayed(done)
 
     async def TakeWebhooks(
         self, request: webhook_pb2.TakeWebhooksRequest, context: Any

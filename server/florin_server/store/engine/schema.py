@@ -14,7 +14,7 @@ from florin_server.store.engine.query import SQLITE, StoreError
 from florin_server.store.tables.tables import METADATA
 
 # the newest migration; written into a new file, which then needs none
-HEAD = "v0019"
+HEAD = "v0020"
 STAMP = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"

@@ -38,7 +38,7 @@ _SIMULATE = Statement(
     update(payment)
     .where(payment.c.id == param("payment_id"))
     .values(
-        version=payment.c.version + 1,
+        version=param("version"),
         updated_at_us=param("now_us"),
         status=param("after"),
         tx_id=param("tx"),
@@ -68,7 +68,8 @@ def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> O
     rows = yield _GET(payment_id=payment_id)
     if not rows:
         raise LookupError(payment_id)
-    seen = Payment(*rows[0]).at(now_us)
+    kept = Payment(*rows[0])
+    seen = kept.at(now_us)
     after = step(seen.status, event)
     if (yield _HELD(id_=payment_id)):
         raise FlorinError(Code.INVALID_STATE, f"Payment is {seen.status} and cannot be simulated")
@@ -76,9 +77,12 @@ def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> O
     if after is seen.status and not left:
         return seen
     paid = requested if after is Status.SUCCEEDED else None
+    # one that a reorganisation undid is over all the same: nothing happens to it any more
+    over = kept.status.is_final
     rows = yield _SIMULATE(
         payment_id=payment_id,
-        now_us=now_us,
+        version=kept.version if over else kept.version + 1,
+        now_us=kept.updated_at_us if over else now_us,
         after=after,
         tx=tx_id_of(payment_id) if paid else None,
         paid_unit=paid.unit if paid else None,
@@ -87,5 +91,6 @@ def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> O
         cancelled_by=CancelledReason.BY_MERCHANT if after is Status.CANCELLED else None,
     )
     changed = Payment(*rows[0])
-    yield from payments.put_events([payments.event_of(changed, event)])
+    if not over:
+        yield from payments.put_events([payments.event_of(changed, event)])
     return changed

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Select, Text, Update, func, null, select, text, update
+from sqlalchemy import Select, Text, Update, case, func, null, select, text, update
 
 from florin_server.domain.ledger import accounts, journals
-from florin_server.domain.payments.payment import RefundStatus
+from florin_server.domain.payments.payment import Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.payouts.state import PAYOUT, REFUND, PayoutEvent
 from florin_server.domain.settlement.chain_txs import Posting, TxEnd
@@ -31,6 +31,7 @@ from florin_server.store.engine.query import (
     param,
 )
 from florin_server.store.ledger import ledger
+from florin_server.store.payouts import refunds
 from florin_server.store.settlement import chain_txs, token_accounts
 from florin_server.store.tables.payouts import OWED
 from florin_server.store.tables.settlement import OPEN
@@ -88,7 +89,12 @@ def _move_its_refund(event: PayoutEvent) -> Update:
     return (
         update(refund)
         .where(refund.c.id == param("id_"), one_of(refund.c.status, moved))
-        .values(status=after, tx_id=param("tx"), completed_at_us=param("done_us"))
+        .values(
+            status=after,
+            tx_id=param("tx"),
+            completed_at_us=param("done_us"),
+            version=case((refund.c.status == after, refund.c.version), else_=refund.c.version + 1),
+        )
     )
 
 
@@ -175,7 +181,7 @@ _REOPEN = Statement(
     )
 )
 _MOVE_REFUND = {
-    event: Statement(_move_its_refund(event).returning(refund.c.id)) for event in PayoutEvent
+    event: Statement(_move_its_refund(event).returning(*refund.c)) for event in PayoutEvent
 }
 _PAID_BY = Statement(update(refund).where(refund.c.id == param("id_")).values(tx_id=param("tx")))
 _DONE = Statement(
@@ -261,7 +267,9 @@ def uncovered(one: Payout, credit: int | None) -> Op[int]:
 
 
 @operation
-def claim(one: Payout, tx_hash: str, lapses_at: int | None, credit: int | None) -> Op[None]:
+def claim(
+    one: Payout, tx_hash: str, lapses_at: int | None, credit: int | None, now_us: int
+) -> Op[None]:
     """Part of an operation: takes a payout out of the line, for a transaction.
 
     Uncovered if the merchant may not have that much paid out; NotWaiting if it is not in the line.
@@ -270,7 +278,7 @@ def claim(one: Payout, tx_hash: str, lapses_at: int | None, credit: int | None) 
         raise Uncovered(missing)
     if not (yield _CLAIM(id_=one.id, tx=tx_hash, lapses=lapses_at)):
         raise chain_txs.NotWaiting(f"not waiting to be paid out: {one.id}")
-    yield from _move_refund(one, PayoutEvent.CLAIMED, tx_hash, None)
+    yield from _move_refund(one, PayoutEvent.CLAIMED, tx_hash, now_us)
 
 
 @operation
@@ -300,7 +308,7 @@ def reopen(one: Payout, tx_hash: str, now_us: int) -> Op[None]:
         yield from ledger.reverse(key_of(one), now_us)
     why = "a reorganisation undid its transaction, which is sent again"
     yield _REOPEN(id_=one.id, why=why, tx=tx_hash)
-    yield from _move_refund(one, PayoutEvent.UNDONE, tx_hash, None)
+    yield from _move_refund(one, PayoutEvent.UNDONE, tx_hash, now_us)
 
 
 @operation
@@ -376,7 +384,7 @@ def _conclude(one: Outcome, now_us: int) -> Op[None]:
     if event is PayoutEvent.MOVED_NOTHING:
         # its transaction moved nothing, and so opened nothing
         yield from token_accounts.free([subject.id])
-    yield from _move_refund(subject, event, one.tx_id, done_us)
+    yield from _move_refund(subject, event, one.tx_id, now_us)
     if one.posting is not None:
         kind = journals.payout_kind(subject.kind)
         # a reorganisation may have undone it before
@@ -385,12 +393,13 @@ def _conclude(one: Outcome, now_us: int) -> Op[None]:
         )
 
 
-def _move_refund(
-    subject: Payout, event: PayoutEvent, tx_id: str | None, done_us: int | None
-) -> Op[None]:
+def _move_refund(subject: Payout, event: PayoutEvent, tx_id: str | None, now_us: int) -> Op[None]:
     if subject.kind is not PayoutKind.REFUND:
         return
+    done_us = now_us if event in {PayoutEvent.PAID, PayoutEvent.REFUSED} else None
     moved = yield _MOVE_REFUND[event](id_=subject.id, tx=tx_id, done_us=done_us)
+    for row in moved:
+        yield from refunds.changed(Refund(*row), now_us)
     if not moved and event is PayoutEvent.PAID:
         yield _PAID_BY(id_=subject.id, tx=tx_id)
 

@@ -74,3 +74,24 @@ class RefundRow(Base, table=True):
     tx_id: str | None = text_()
     created_at_us: int = number()
     completed_at_us: int | None = number()
+    version: int = number(default="1")
+
+
+class RefundEventRow(Base, table=True):
+    """One change of a refund's status, written with it and never again."""
+
+    __tablename__ = "refund_event"
+    __table_args__ = (
+        only("status", RefundStatus),
+        # of a partner, by time
+        Index("ix_refund_event_partner", "partner_id", "live", "at_us", "payment_id"),
+        BY_KEY,
+    )
+
+    payment_id: str = text_(key=True)
+    version: int = number(key=True)
+    status: RefundStatus = one_of(RefundStatus)
+    at_us: int = number()
+    tx_id: str | None = text_()
+    partner_id: str = text_()
+    live: bool

@@ -34,7 +34,7 @@ from florin_server.store.tables.payments import (
     PaymentEventRow,
     PaymentRow,
 )
-from florin_server.store.tables.payouts import PayoutRow, RefundRow
+from florin_server.store.tables.payouts import PayoutRow, RefundEventRow, RefundRow
 from florin_server.store.tables.provisioning import (
     AccountToOpenRow,
     NonceAccountRow,
@@ -79,6 +79,7 @@ option_count = _table(OptionCountRow)
 issued = _table(IssuedRow)
 confirm = _table(ConfirmRow)
 refund = _table(RefundRow)
+refund_event = _table(RefundEventRow)
 payment_effect = _table(PaymentEffectRow)
 receipt_key = _table(ReceiptKeyRow)
 executor_pause = _table(ExecutorPauseRow)

@@ -87,6 +87,8 @@ class WebhookDeliveryRow(Base, table=True):
     next_at_us: int | None = number()
     claimed: bool
     epoch: int = number()
+    only_to: int = number(default="-1")
+    only: frozenset[str] = Field(sa_type=Words, sa_column_kwargs={"server_default": ""})
 
 
 class WebhookAttemptRow(Base, table=True):

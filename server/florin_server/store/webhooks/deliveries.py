@@ -34,6 +34,7 @@ from florin_server.domain.webhooks.endpoint import (
     EndpointState,
     Waiting,
 )
+from florin_server.domain.webhooks.past import Happened
 from florin_server.store.engine.query import (
     Op,
     Row,
@@ -45,20 +46,18 @@ from florin_server.store.engine.query import (
     record,
     upsert,
 )
-from florin_server.store.payments.payments import Change
 from florin_server.store.tables.tables import (
     merchant,
     partner,
     payment,
-    payment_event,
     webhook_attempt,
     webhook_delivery,
     webhook_endpoint,
 )
-from florin_server.store.webhooks import endpoints
+from florin_server.store.webhooks import endpoints, events
 from florin_server.store.webhooks.endpoints import Secret
 
-_end, _row, _event = webhook_endpoint.c, webhook_delivery.c, payment_event.c
+_end, _row = webhook_endpoint.c, webhook_delivery.c
 _ENDPOINT = columns(webhook_endpoint, Endpoint)
 _WAITING = columns(webhook_delivery, Waiting)
 # of one endpoint, at a time
@@ -201,15 +200,6 @@ _REST = Statement(
 _ATTEMPT = Statement(upsert(webhook_attempt, "endpoint_id", "slot"))
 _PAYMENT = Statement(select(payment).where(payment.c.id == param("payment_id")))
 _MERCHANT = Statement(select(merchant).where(merchant.c.id == param("merchant_id")))
-_EVENTS = Statement(
-    select(payment_event)
-    .where(
-        _event.payment_id == param("payment_id"),
-        _event.version > param("told"),
-        _event.version <= param("newest"),
-    )
-    .order_by(_event.version)
-)
 _active = and_(_end.state == EndpointState.ACTIVE, _row.next_at_us.is_not(None))
 _figures: Select[*tuple[Any, ...]] = select(
     func.min(case((_active, _row.since_us), else_=None)), func.count()
@@ -234,11 +224,11 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What it takes to tell an endpoint of a payment: changes in order, and what signs them."""
+    """What it takes to tell an endpoint of a payment: events in order, and what signs them."""
 
     payment: Payment
     merchant: Merchant
-    changes: list[Change]
+    happened: list[Happened]
     secrets: list[Secret]
 
 
@@ -310,9 +300,9 @@ def work(one: Claimed, now_us: int) -> Op[Work | None]:
         return None
     found = Payment(*payments[0])
     ((*owner,),) = yield _MERCHANT(merchant_id=found.merchant_id)
-    events = yield _EVENTS(payment_id=waiting.payment_id, told=waiting.told, newest=waiting.newest)
+    happened = yield from events.between(found, waiting.told, waiting.newest)
     kept = yield from endpoints.secrets(one.endpoint.id, now_us)
-    return Work(found, Merchant(*owner), [Change(*row) for row in events], kept)
+    return Work(found, Merchant(*owner), happened, kept)
 
 
 @operation
@@ -333,22 +323,29 @@ def told(one: Claimed, version: int, now_us: int, attempt: Attempt | None, kept:
 
 @operation
 def failed(
-    one: Claimed, attempt: Attempt, now_us: int, policy: Policy, *, gone: bool = False
+    one: Claimed,
+    attempt: Attempt,
+    now_us: int,
+    policy: Policy,
+    *,
+    gone: bool = False,
+    asked_us: int = 0,
 ) -> Op[EndpointState]:
     """An attempt failed: it is tried again later, or given up; the endpoint rests, or is paused.
 
-    `gone` if the endpoint wants nothing any more. Answers how the endpoint stands.
+    `gone` if the endpoint wants nothing any more, `asked_us` is what it asked to wait for, within
+    the bounds of `schedule`. Answers how the endpoint stands.
     """
     waiting = one.waiting
     counted = yield _FAILED(endpoint=waiting.endpoint_id, now_us=now_us)
     given_up = now_us - waiting.since_us >= policy.give_up_us
-    wait_us = schedule.retry_after_us(waiting.attempts + 1, waiting.payment_id)
+    wait_us = max(asked_us, schedule.retry_after_us(waiting.attempts + 1, waiting.payment_id))
     yield _AGAIN(**_own(waiting), next_us=None if given_up else now_us + wait_us)
     if not counted:
         return EndpointState.PAUSED
     ((_, failures, since_us),) = counted
     yield from _write_down(attempt, counted, policy.attempts_kept)
-    rest_us = schedule.rest_us(failures)
+    rest_us = schedule.rest_us(failures, asked_us)
     if rest_us:
         yield _REST(endpoint=waiting.endpoint_id, rests_until=now_us + rest_us)
     days = policy.give_up_us / _DAY_US

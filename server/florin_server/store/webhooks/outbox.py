@@ -3,72 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
-from sqlalchemy import case, false, literal, or_, select
+from sqlalchemy import BigInteger, ColumnElement, case, false, literal, or_, select
+from sqlalchemy.dialects.postgresql import Insert
 
 from florin_server.store.engine.query import Op, Statement, any_of, insert, operation, param
-from florin_server.store.tables.tables import payment, webhook_delivery, webhook_endpoint
+from florin_server.store.tables.tables import payment, refund, webhook_delivery, webhook_endpoint
 
 _COLUMNS = [column.name for column in webhook_delivery.c]
 _end, _row = webhook_endpoint.c, webhook_delivery.c
-_new = insert(webhook_delivery).from_select(
-    _COLUMNS,
-    select(
-        _end.id,
-        payment.c.id,
-        payment.c.version - 1,
-        payment.c.version,
-        literal(0),
-        payment.c.updated_at_us,
-        payment.c.updated_at_us,
-        false(),
-        literal(0),
-    )
-    .join_from(
+
+
+def _rows(
+    place: ColumnElement[int],
+    at_us: ColumnElement[int],
+    which: ColumnElement[bool],
+    *joined: tuple[Any, ColumnElement[bool]],
+) -> Insert:
+    """What every endpoint that may hear of payments is to be told of the event at their places."""
+    found = select(
+        *(_end.id, payment.c.id, place - 1, place),
+        *(literal(0), at_us, at_us, false(), literal(0)),
+        *(literal(-1), literal("")),
+    ).join_from(
         payment,
         webhook_endpoint,
         or_(_end.owner == payment.c.merchant_id, _end.owner == payment.c.partner_id),
     )
+    for table, on in joined:
+        found = found.join(table, on)
     # ids of merchants may be chosen, so an owner alone proves nothing
-    .where(
-        any_of(payment.c.id, "ids"),
-        _end.partner_id == payment.c.partner_id,
-        _end.live == payment.c.live,
-    )
+    found = found.where(which, _end.partner_id == payment.c.partner_id, _end.live == payment.c.live)
     # whoever locks rows locks them in the same order
-    .order_by(_end.id, payment.c.id),
-)
-_given_up = _row.next_at_us.is_(None)
-_TELL = Statement(
-    _new.on_conflict_do_update(
-        index_elements=["endpoint_id", "payment_id"],
-        set_={
-            "newest": _new.excluded.newest,
-            # one that was given up is tried again, from where it stopped
-            "attempts": case((_given_up, 0), else_=_row.attempts),
-            "since_us": case((_given_up, _new.excluded.since_us), else_=_row.since_us),
-            "next_at_us": case((_given_up, _new.excluded.next_at_us), else_=_row.next_at_us),
-        },
+    ordered = found.order_by(_end.id, payment.c.id)
+    return insert(webhook_delivery).from_select(_COLUMNS, ordered)
+
+
+def _told(new: Insert) -> Statement:
+    given_up = _row.next_at_us.is_(None)
+    return Statement(
+        new.on_conflict_do_update(
+            index_elements=["endpoint_id", "payment_id"],
+            set_={
+                "newest": new.excluded.newest,
+                # one that was given up is tried again, from where it stopped
+                "attempts": case((given_up, 0), else_=_row.attempts),
+                "since_us": case((given_up, new.excluded.since_us), else_=_row.since_us),
+                "next_at_us": case((given_up, new.excluded.next_at_us), else_=_row.next_at_us),
+            },
+        )
     )
-)
-_AGAIN = insert(webhook_delivery)
-_REPLAY = Statement(
-    _AGAIN.on_conflict_do_update(
-        index_elements=["endpoint_id", "payment_id"],
-        set_={
-            "told": case((_row.told < _AGAIN.excluded.told, _row.told), else_=_AGAIN.excluded.told),
-            "newest": _AGAIN.excluded.newest,
-            "attempts": 0,
-            "since_us": _AGAIN.excluded.since_us,
-            "next_at_us": _AGAIN.excluded.next_at_us,
-            "claimed": false(),
-            # whoever tries it now no longer ends it
-            "epoch": _row.epoch + 1,
-        },
+
+
+_TELL = _told(_rows(payment.c.version, payment.c.updated_at_us, any_of(payment.c.id, "ids")))
+_TELL_REFUND = _told(
+    _rows(
+        payment.c.version + refund.c.version,
+        param("at_us", BigInteger),
+        payment.c.id == param("payment_id"),
+        (refund, refund.c.payment_id == payment.c.id),
     )
-)
-_VERSION = Statement(
-    select(payment.c.version).where(payment.c.id == param("payment_id")).with_for_update(read=True)
 )
 
 
@@ -79,20 +74,6 @@ def tell(payment_ids: Collection[str]) -> Op[None]:
 
 
 @operation
-def replay(endpoint_id: str, payment_id: str, version: int, now_us: int) -> Op[int]:
-    """Has an endpoint told a payment's changes again from a version on; answers the newest one."""
-    rows = yield _VERSION(payment_id=payment_id)
-    newest = int(rows[0][0])
-    told = min(version, newest) - 1
-    yield _REPLAY(
-        endpoint_id=endpoint_id,
-        payment_id=payment_id,
-        told=told,
-        newest=newest,
-        attempts=0,
-        since_us=now_us,
-        next_at_us=now_us,
-        claimed=False,
-        epoch=0,
-    )
-    return newest
+def tell_refund(payment_id: str, at_us: int) -> Op[None]:
+    """Part of an operation: the newest change of a payment's refund is to be told, after them."""
+    yield _TELL_REFUND(payment_id=payment_id, at_us=at_us)

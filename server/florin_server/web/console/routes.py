@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from florin.v1 import account_pb2, admin_pb2, merchant_pb2, operator_pb2, system_pb2
+from florin.v1 import (
+    account_pb2,
+    admin_pb2,
+    merchant_pb2,
+    operator_pb2,
+    system_pb2,
+    webhook_service_pb2,
+)
 from florin_gateway.plain import PlainHandler, PlainRequest
 from florin_gateway.rpc import Backend, Metadata
 
@@ -12,9 +19,10 @@ from florin_server.domain.accounts.credentials import parse_key
 from florin_server.flows.app import App
 from florin_server.web.console import login
 from florin_server.web.console.calls import Calls
-from florin_server.web.console.merchant import create, merchants, overview, payment
+from florin_server.web.console.merchant import create, merchants, overview, payment, webhooks
 from florin_server.web.console.merchant import payments as own_payments
 from florin_server.web.console.operator import accounts, books, held, payments, payouts, status
+from florin_server.web.console.operator import webhooks as all_webhooks
 from florin_server.web.console.session import Session, Sessions
 from florin_server.web.console.site import ROOT, Page, Realm, Site
 
@@ -23,6 +31,7 @@ Routes = Mapping[tuple[str, str], PlainHandler]
 _MERCHANT = (
     merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"],
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
+    webhook_service_pb2.DESCRIPTOR.services_by_name["WebhookService"],
 )
 _OPERATOR = (operator_pb2.DESCRIPTOR.services_by_name["OperatorService"],)
 
@@ -34,6 +43,8 @@ _MERCHANT_READS: Mapping[str, Page] = {
     payment.PATH: payment.show,
     merchants.PATH: merchants.show,
     merchants.ONE: merchants.one,
+    webhooks.PATH: webhooks.show,
+    webhooks.ONE: webhooks.one,
 }
 _MERCHANT_TELLS: Mapping[str, Page] = {
     f"{own_payments.PATH}/rows": own_payments.rows,
@@ -48,6 +59,15 @@ _MERCHANT_WRITES: Mapping[str, Page] = {
     f"{merchants.ONE}/destinations/{{settlement_id}}/change": merchants.change,
     f"{merchants.ONE}/destinations/{{settlement_id}}/remove": merchants.remove,
 }
+# of RPCs that know no form by its id
+_MERCHANT_WRITES_ONCE: Mapping[str, Page] = {
+    webhooks.PATH: webhooks.create,
+    f"{webhooks.ONE}/pause": webhooks.pause,
+    f"{webhooks.ONE}/rotate": webhooks.rotate,
+    f"{webhooks.ONE}/remove": webhooks.remove,
+    f"{webhooks.ONE}/replay": webhooks.replay,
+    f"{webhooks.ONE}/replay-since": webhooks.replay_since,
+}
 _OPERATOR_READS: Mapping[str, Page] = {
     ROOT: status.show,
     payments.PATH: payments.show,
@@ -58,6 +78,8 @@ _OPERATOR_READS: Mapping[str, Page] = {
     held.PATH: held.show,
     books.PATH: books.show,
     accounts.PATH: accounts.show,
+    all_webhooks.PATH: all_webhooks.show,
+    all_webhooks.ONE: all_webhooks.one,
 }
 _OPERATOR_TELLS: Mapping[str, Page] = {f"{payments.PATH}/rows": payments.rows}
 _OPERATOR_WRITES: Mapping[str, Page] = {
@@ -73,6 +95,7 @@ _OPERATOR_WRITES: Mapping[str, Page] = {
     f"{accounts.PATH}/keys": accounts.create_key,
     f"{accounts.PATH}/keys/revoke": accounts.revoke_key,
     f"{accounts.PATH}/wallets/revoke": accounts.revoke_wallet,
+    f"{all_webhooks.ONE}/pause": all_webhooks.pause,
 }
 
 
@@ -99,6 +122,7 @@ def of_merchants(app: App, proving: Backend, proven: Backend, key: bytes) -> Rou
             (own_payments.PATH, "Payments"),
             (create.PATH, "New payment"),
             (merchants.PATH, "Merchants"),
+            (webhooks.PATH, "Webhooks"),
         ),
         prove=prove,
         credential=lambda session: (("api-key", session.holder),),
@@ -106,7 +130,10 @@ def of_merchants(app: App, proving: Backend, proven: Backend, key: bytes) -> Rou
         near=lambda _: True,
     )
     site = Site(app, realm, Calls(proven, _MERCHANT), _sessions(app, "console", key))
-    return _routes(site, _MERCHANT_READS, _MERCHANT_TELLS, _MERCHANT_WRITES)
+    once = {
+        ("POST", path): site.writes(page, once=True) for path, page in _MERCHANT_WRITES_ONCE.items()
+    }
+    return {**_routes(site, _MERCHANT_READS, _MERCHANT_TELLS, _MERCHANT_WRITES), **once}
 
 
 def of_operator(
@@ -133,6 +160,7 @@ def of_operator(
             (held.PATH, "Held money"),
             (books.PATH, "Books"),
             (accounts.PATH, "Accounts"),
+            (all_webhooks.PATH, "Webhooks"),
         ),
         prove=prove,
         credential=credential,

@@ -154,8 +154,11 @@ class Site:
 
         return answer
 
-    def writes(self, page: Page) -> PlainHandler:
-        """What a form of this console does, once; what others send does nothing."""
+    def writes(self, page: Page, *, once: bool = False) -> PlainHandler:
+        """What a form of this console does, once; what others send does nothing.
+
+        `once` if its RPC does not know a form that comes twice, though those of the realm do.
+        """
 
         async def answer(request: PlainRequest) -> PlainAnswer | PlainEvents:
             self._check_near(request)
@@ -165,17 +168,18 @@ class Site:
             visit = Visit(self, request, session)
             if not is_own(request):
                 return self.wrong(visit, 403, "This form was sent by another site.")
-            return await self._told(visit, self._checked(page))
+            return await self._told(visit, self._checked(page, once))
 
         return answer
 
-    def _checked(self, page: Page) -> Page:
+    def _checked(self, page: Page, once: bool) -> Page:
         async def answer(visit: Visit) -> PlainAnswer | PlainEvents:
             form = read_form(visit.request)
             if not self.sessions.is_token(visit.session, form.text("csrf")):
                 return self.wrong(visit, 403, "This form is of another session. Load it again.")
             filled = replace(visit, form=form)
-            return await (page(filled) if self.realm.keyed else self._once(filled, page))
+            keyed = self.realm.keyed and not once
+            return await (page(filled) if keyed else self._once(filled, page))
 
         return answer
 

@@ -18,6 +18,7 @@ from florin.v1 import (
     payment_pb2,
     payout_pb2,
     refund_pb2,
+    webhook_pb2,
 )
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -41,6 +42,7 @@ _ENUMS: Final[Mapping[str, Any]] = {
     "partner": partner_pb2.PartnerStatus,
     "key": partner_pb2.ApiKeyKind,
     "scope": access_pb2.KeyScope,
+    "endpoint": webhook_pb2.WebhookEndpointStatus,
 }
 _PREFIXES: Final = {
     "payment": "PAYMENT_STATUS_",
@@ -55,6 +57,7 @@ _PREFIXES: Final = {
     "partner": "PARTNER_STATUS_",
     "key": "API_KEY_KIND_",
     "scope": "KEY_SCOPE_",
+    "endpoint": "WEBHOOK_ENDPOINT_STATUS_",
 }
 _CAUSES: Final = {
     "created": "the merchant created it",
@@ -63,7 +66,9 @@ _CAUSES: Final = {
 # how a state looks: by a sign as well as by its colour
 _GOOD: Final = frozenset({"succeeded", "done", "ok", "active", "exact", "settled", "released"})
 _BAD: Final = frozenset({"failed", "critical", "missing", "suspended", "refused"})
-_WARN: Final = frozenset({"warning", "held", "unbooked", "expired", "inactive", "not read"})
+_WARN: Final = frozenset(
+    {"warning", "held", "unbooked", "expired", "inactive", "not read", "paused"}
+)
 PAYMENT_STATES: Final = tuple(
     name.removeprefix("PAYMENT_STATUS_").lower() for name in payment_pb2.PaymentStatus.keys()[1:]
 )

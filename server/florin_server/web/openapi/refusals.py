@@ -119,6 +119,7 @@ _OWN: Mapping[str, tuple[Code, ...]] = {
     "WebhookService.RotateWebhookSecret": (),
     "WebhookService.ListWebhookAttempts": (),
     "WebhookService.ReplayWebhook": (Code.PAYMENT_NOT_FOUND,),
+    "WebhookService.ReplayWebhooksSince": (Code.INVALID_STATE,),
     "WebhookService.TakeWebhooks": (Code.INVALID_STATE,),
 }
 # the same of an endpoint
@@ -131,6 +132,7 @@ _ENDPOINT_IN_PATH = frozenset(
         "RotateWebhookSecret",
         "ListWebhookAttempts",
         "ReplayWebhook",
+        "ReplayWebhooksSince",
         "TakeWebhooks",
     )
 )

@@ -31,11 +31,12 @@ def webhooks(schemas: Schemas) -> Json:
 
 def _told(event_type: str, body: Json) -> Json:
     name = "".join(part.capitalize() for part in event_type.split("."))
-    status = event_type.rpartition(".")[2]
+    subject, _, status = event_type.rpartition(".")
+    verb = "was" if status == "created" else "is"
     return {
         "operationId": f"on{name}",
         "tags": ["Webhooks"],
-        "summary": f"A payment was {status}." if status == "created" else f"A payment is {status}.",
+        "summary": f"A {subject} {verb} {status}.",
         "security": [],
         "parameters": [
             {"name": name, "in": "header", "required": True, "description": told, "schema": schema}

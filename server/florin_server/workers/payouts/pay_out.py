@@ -305,6 +305,7 @@ class PayoutWorker:
     async def _send(self, one: Payout) -> None:
         signed: list[Signed] = []
         transfer = await self._openable(one)
+        now_us = self._app.clock.now_us()
 
         async def sign(nonce: int) -> Signed:
             signed.append(await self._treasury.sign(nonce, transfer))
@@ -314,7 +315,7 @@ class PayoutWorker:
         def claim() -> Op[None]:
             # an operation runs when it is committed, and that is after the signing
             (made,) = signed
-            yield from payouts.claim(one, made.hash, made.lapses_at, self._credit(one))
+            yield from payouts.claim(one, made.hash, made.lapses_at, self._credit(one), now_us)
             opened = [AssetAccount(one.asset, one.account)] if made.opens else []
             yield from opening.claim(self._app, self._rail, one.merchant_id, one.id, opened)
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from florin_server.clock import first_of
 from florin_server.domain.sealed import Lost
-from florin_server.domain.webhooks import signing
+from florin_server.domain.webhooks import schedule, signing
 from florin_server.domain.webhooks.endpoint import Attempt, Endpoint, EndpointState
 from florin_server.flows.app import Core
 from florin_server.flows.webhooks.message import Message, next_message, opened
@@ -37,6 +37,8 @@ _DAY_US = 86_400_000_000
 # of one endpoint at a time, as long as it takes what it is told
 _TOGETHER = 4
 _GONE = 410
+# who answers so may say when it wants to be asked again
+_BUSY = frozenset((429, 503))
 # when what its host or its partner has no room for is looked at again
 _CROWDED_US = 100_000
 
@@ -188,10 +190,12 @@ class Deliverer:
             core.meters.webhook("delivered")
             return
         core.meters.webhook("failed")
+        asked_us = 0
+        if isinstance(answer, Answer) and answer.status in _BUSY:
+            asked_us = schedule.asked_us(answer.retry_after, self._wall())
         gone = attempt.status == _GONE
-        state = await core.store.write(
-            deliveries.failed(one, attempt, now_us, self._policy, gone=gone)
-        )
+        steps = deliveries.failed(one, attempt, now_us, self._policy, gone=gone, asked_us=asked_us)
+        state = await core.store.write(steps)
         if state is EndpointState.PAUSED:
             _log.warning("webhook endpoint %s is paused", one.endpoint.id)
 
