@@ -231,7 +231,7 @@ def alive(pid: int) -> bool:
     """True for a process that has not ended, or that nobody has asked about since."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
 
