@@ -129,6 +129,6 @@ async def test_refunds_of_an_old_file_are_known_as_they_stand(tmp_path):
         ("pay_1", 1, "succeeded", 9, "par_1", 1),
     ]
     assert rows(path, "SELECT id, version FROM refund") == [("rfnd_0", 1), ("rfnd_1", 1)]
-    assert rows(path, 'SELECT newest, only_to, "only" FROM webhook_delivery') == [(1, -1, "")]
+    assert rows(path, "SELECT newest, only_to, only_types FROM webhook_delivery") == [(1, -1, "")]
     moved(path, "v0019", down=True)
     assert rows(path, "SELECT count(*) FROM refund") == [(2,)]

@@ -90,7 +90,7 @@ class Waiting:
     Both are places as in `past`. `attempts` and `since_us` are of the next one. It is tried again
     at `next_at_us`; None if it was given up. `claimed` while somebody tries it, who is told from
     others by the `epoch`. Up to `only_to`, it was told all of them before, and is told those of
-    the types in `only` again.
+    the types in `only_types` again.
     """
 
     endpoint_id: str
@@ -103,11 +103,11 @@ class Waiting:
     claimed: bool
     epoch: int
     only_to: int = -1
-    only: frozenset[str] = frozenset()
+    only_types: frozenset[str] = frozenset()
 
     def wants(self, place: int, event_type: str) -> bool:
         """Tells whether an event is among those that it waits for."""
-        return place > self.only_to or event_type in self.only
+        return place > self.only_to or event_type in self.only_types
 
 
 @dataclass(frozen=True, slots=True)

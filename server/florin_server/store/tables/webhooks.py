@@ -88,7 +88,7 @@ class WebhookDeliveryRow(Base, table=True):
     claimed: bool
     epoch: int = number()
     only_to: int = number(default="-1")
-    only: frozenset[str] = Field(sa_type=Words, sa_column_kwargs={"server_default": ""})
+    only_types: frozenset[str] = Field(sa_type=Words, sa_column_kwargs={"server_default": ""})
 
 
 class WebhookAttemptRow(Base, table=True):

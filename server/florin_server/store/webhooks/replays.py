@@ -39,8 +39,8 @@ _row = webhook_delivery.c
 _again = insert(webhook_delivery)
 _new = _again.excluded
 # of what it waits for anyway nothing is left out; of two filters that differ neither holds
-_filters = and_(_row.only != literal(frozenset(), Words), _row.only_to > _row.told)
-_differ = and_(_filters, _row.only != _new.only)
+_filters = and_(_row.only_types != literal(frozenset(), Words), _row.only_to > _row.told)
+_differ = and_(_filters, _row.only_types != _new.only_types)
 _AGAIN = Statement(
     _again.on_conflict_do_update(
         index_elements=["endpoint_id", "payment_id"],
@@ -54,7 +54,7 @@ _AGAIN = Statement(
             "claimed": false(),
             # whoever tries it now no longer ends it
             "epoch": _row.epoch + 1,
-            "only": case((_differ, literal(frozenset(), Words)), else_=_new.only),
+            "only_types": case((_differ, literal(frozenset(), Words)), else_=_new.only_types),
             "only_to": case(
                 (or_(_new.only_to < 0, _differ), -1), (_filters, _row.only_to), else_=_row.told
             ),
@@ -270,5 +270,5 @@ def _waiting(
         "claimed": False,
         "epoch": 0,
         "only_to": newest if only else -1,
-        "only": only,
+        "only_types": only,
     }

@@ -44,13 +44,13 @@ def upgrade() -> None:
     op.execute(_KNOWN)
     op.add_column("webhook_delivery", _number("only_to", "-1"))
     op.add_column(
-        "webhook_delivery", sa.Column("only", sa.Text(), server_default="", nullable=False)
+        "webhook_delivery", sa.Column("only_types", sa.Text(), server_default="", nullable=False)
     )
 
 
 def downgrade() -> None:
     """Takes them away."""
-    op.drop_column("webhook_delivery", "only")
+    op.drop_column("webhook_delivery", "only_types")
     op.drop_column("webhook_delivery", "only_to")
     op.drop_column("refund", "version")
     op.drop_index("ix_refund_event_partner", "refund_event")
