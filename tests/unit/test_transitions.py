@@ -50,7 +50,8 @@ def moves() -> Iterator[tuple[str, frozenset[str], str | None]]:
             # what is set, SQLAlchemy tells nobody
             for to, value in clause._values.items():  # noqa: SLF001
                 if str(getattr(to, "name", to)) == column:
-                    params = clause.compile(dialect=SQLITE).params
+                    # values may ask about the state too, but do not decide on it
+                    params = clause.whereclause.compile(dialect=SQLITE).params
                     before = [one for name, one in params.items() if name.startswith(f"{column}_")]
                     yield clause.table.name, frozenset(before), value.value
 
