@@ -24,7 +24,7 @@ from florin_server.flows.webhooks import endpoints
 from florin_server.flows.webhooks.endpoints import By, Wanted
 from florin_server.store.accounts import merchants
 
-from tests.support.answering import Request, answering, answers, never
+from tests.support.answering import Request, Say, answering, answers, never
 from tests.support.api import Json, Refused, RestApi
 from tests.support.desk import ORDER
 from tests.support.service import running
@@ -47,19 +47,43 @@ class Clocked:
         await _OK(request, out)
 
 
+class Hanging:
+    """Answers nothing, or what `say` says, and notes when it was asked."""
+
+    def __init__(self, say: Say) -> None:
+        self.say = say
+        self.at: list[float] = []
+
+    async def __call__(self, request: Request, out: asyncio.StreamWriter) -> None:
+        self.at.append(time.monotonic())
+        await self.say(request, out)
+
+    def most(self, within_s: float) -> int:
+        """How often it was asked within such a time, at most."""
+        return max(sum(at - within_s < other <= at for other in self.at) for at in self.at)
+
+
 async def crowd(
-    folder: Path, count: int, rounds: int, per_second: float, **settings: object
+    folder: Path,
+    count: int,
+    rounds: int,
+    per_second: float,
+    *,
+    at_first: Say | None = None,
+    **settings: object,
 ) -> dict[str, float]:
     """Tells each endpoint of so many payments; answers how long those waited that answer.
 
-    `settings` are of webhooks. `hanging` counts the attempts at those that never do, `again` the
-    payments that had to be asked for more than once.
+    `settings` are of webhooks. Those that hang answer one more payment `at_first`. `hanging` tells
+    how many attempts waited for them together, `again` how many payments had to be asked for more
+    than once.
     """
     came = Clocked()
     async with AsyncExitStack() as stack:
         open_ = stack.enter_async_context
         well = [await open_(answering(came)) for _ in range(_SERVERS)]
-        hung = [await open_(answering(never)) for _ in range(_SERVERS)]
+        hanging = Hanging(at_first or never)
+        hung = [await open_(answering(hanging)) for _ in range(_SERVERS)]
         webhooks = {"networks": ["127.0.0.0/8"], **settings}
         service = await open_(running(folder / "home", webhooks=webhooks))
         session = await open_(aiohttp.ClientSession())
@@ -73,17 +97,21 @@ async def crowd(
             servers = hung if n % 10 == 0 else well
             url = f"http://127.0.0.1:{servers[n % 100 // 10].port}/{n}"
             shops.append(await _shop(app, one, n, url))
+        if at_first is not None:
+            await _greeted(api, hanging, shops[::10])
         begun, again = await _pay(api, shops * rounds, per_second)
         wanted = [pay for n, pay in enumerate(begun) if n % count % 10]
         await until(lambda: len(came.at) >= len(wanted), patience_s=120)
-        hanging = sum(len(one.came) for one in hung)
+        # what was asked within that is not given up yet
+        most = hanging.most(app.settings.webhooks.timeout_s / 2)
+        came.at = {one: at for one, at in came.at.items() if one in begun}
     waited = sorted(came.at[payment_id] - begun[payment_id] for payment_id in came.at)
     return {
         "events": len(waited),
         "p50": round(waited[len(waited) // 2], 3),
         "p99": round(waited[len(waited) * 99 // 100], 3),
         "max": round(waited[-1], 3),
-        "hanging": hanging,
+        "hanging": most,
         "again": again,
     }
 
@@ -96,7 +124,17 @@ async def _shop(app: object, like: Merchant, number: int, url: str) -> str:
     return merchant.id
 
 
-async def _pay(api: RestApi, shops: list[str], per_second: float) -> tuple[dict[str, float], int]:
+async def _greeted(api: RestApi, hanging: Hanging, shops: list[str]) -> None:
+    """Tells each of those that will hang of one payment, which it answers."""
+    await _pay(api, shops, 1000, "greeted")
+    await until(lambda: len(hanging.at) >= len(shops), patience_s=120)
+    hanging.say = never
+    hanging.at.clear()
+
+
+async def _pay(
+    api: RestApi, shops: list[str], per_second: float, name: str = "crowd"
+) -> tuple[dict[str, float], int]:
     """Makes one payment of each shop; answers when each was asked for, in order, and `again`."""
     begun: dict[str, float] = {}
     again = 0
@@ -104,7 +142,7 @@ async def _pay(api: RestApi, shops: list[str], per_second: float) -> tuple[dict[
     for n, merchant_id in enumerate(shops):
         await asyncio.sleep(max(0.0, start + n / per_second - time.monotonic()))
         at = time.monotonic()
-        headers = {**api.merchant, "Merchant-Id": merchant_id, "Idempotency-Key": f"crowd-{n}"}
+        headers = {**api.merchant, "Merchant-Id": merchant_id, "Idempotency-Key": f"{name}-{n}"}
         made, attempts = await _made(api, headers)
         again += attempts > 1
         begun[made["paymentId"]] = at

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
@@ -152,6 +153,12 @@ def test_what_somebody_else_signed_or_signed_long_ago_is_refused(shop):
 def test_one_that_comes_twice_ships_once(shop):
     order_id, payment_id = shop.order()
     shop.pay(payment_id)
+    # also at once, while the first is still being looked at
+    with ThreadPoolExecutor() as threads:
+        told = [
+            threads.submit(shop.tell, payment_id, event_id=f"evt_{n % 2}_of_two") for n in range(6)
+        ]
+        assert {one.result() for one in told} == {204}
     assert shop.tell(payment_id, event_id="evt_twice") == 204
     shop.process.until(f"ships tea for {order_id}")
     shop.change("UPDATE orders SET shipped = 0 WHERE id = ?", order_id)

@@ -61,10 +61,11 @@ class Deliverer:
         )
         self._open: dict[asyncio.Task[None], Claimed] = {}
         self._endpoints: Counter[str] = Counter()
-        # how many of them may be under way, of those that have any
-        self._together: dict[str, int] = {}
+        # as they were known last, those that have any under way
+        self._known: dict[str, Endpoint] = {}
         self._hosts: Counter[str] = Counter()
         self._partners: Counter[str] = Counter()
+        self._of_partner = max(1, self._settings.concurrency // 2)
 
     async def run(self) -> None:
         """Works until cancelled; what it has claimed by then is free for others."""
@@ -89,15 +90,18 @@ class Deliverer:
         if room <= 0:
             return False
         now_us = self._core.clock.now_us()
-        busy = [one for one, count in self._endpoints.items() if count >= self._together[one]]
+        busy = [
+            one
+            for one, count in self._endpoints.items()
+            if count >= self._together(self._known[one])
+        ]
         if not await self._core.store.read(deliveries.is_due(now_us, busy)):
             return False
         lease_us = int((self._settings.timeout_s + _LEASE_SPARE_S) * 1_000_000)
         found = await self._core.store.write(deliveries.claim(now_us, lease_us, busy, room))
         late = [one for one in found if not self._has_room(one)]
-        for endpoint in (one.endpoint for one in found if one.endpoint.id in self._endpoints):
-            # one that has begun to fail since
-            self._together[endpoint.id] = _together(endpoint)
+        self._known |= {one.endpoint.id: one.endpoint for one in found}
+        self._known = {one: self._known[one] for one in self._endpoints}
         if late:
             # others of the same host or partner are on their way
             await self._core.store.write(deliveries.give_back(late, now_us + _CROWDED_US))
@@ -110,15 +114,23 @@ class Deliverer:
         """Counts it, if its endpoint, host and partner have room for one more."""
         endpoint = one.endpoint
         counted = (
-            (self._endpoints, endpoint.id, _together(endpoint)),
+            (self._endpoints, endpoint.id, self._together(endpoint)),
             (self._hosts, _host_of(endpoint.url), self._settings.host_concurrency),
-            (self._partners, endpoint.partner_id, max(1, self._settings.concurrency // 2)),
+            (self._partners, endpoint.partner_id, self._of_partner),
         )
         if any(count[key] >= most for count, key, most in counted):
             return False
         for count, key, _ in counted:
             count[key] += 1
         return True
+
+    def _together(self, endpoint: Endpoint) -> int:
+        """How many attempts it may have: several as long as it takes what it is told.
+
+        It has one as soon as half of its partner's are under way: many that hang leave room.
+        """
+        crowded = self._partners[endpoint.partner_id] >= self._of_partner // 2
+        return _TOGETHER if endpoint.proven and not crowded else 1
 
     def _start(self, one: Claimed) -> None:
         task = asyncio.create_task(self._deliver(one))
@@ -135,8 +147,6 @@ class Deliverer:
             count[key] -= 1
             if not count[key]:
                 del count[key]
-        if endpoint.id not in self._endpoints:
-            del self._together[endpoint.id]
         self._core.webhooks.asked.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             # its claim lapses, and it is tried again
@@ -208,10 +218,6 @@ class Deliverer:
         await self._outbound.close()
         with suppress(StoreError):
             await self._core.store.write(deliveries.give_back(claims, self._core.clock.now_us()))
-
-
-def _together(endpoint: Endpoint) -> int:
-    return _TOGETHER if endpoint.proven else 1
 
 
 def _attempt(
