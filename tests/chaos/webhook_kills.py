@@ -1,7 +1,7 @@
 """A service is killed again and again while it tells endpoints of changes.
 
-In the end every change in the store was told to every endpoint, in the order of its payment, and
-nothing was told that did not happen. Endpoints fail now and then, too.
+In the end every change in the store was told to every endpoint, in the order of its payment, its
+refund's after them, and nothing was told that did not happen. Endpoints fail now and then, too.
 `python -m tests.chaos.webhook_kills 50 [seed]`.
 """
 
@@ -40,7 +40,9 @@ _WAITING = "SELECT count(*) FROM webhook_delivery"
 # but those of the payment that a Florin makes at its first start, before there is any endpoint
 _EVENTS = (
     "SELECT e.payment_id, e.version FROM payment_event e JOIN payment p ON p.id = e.payment_id "
-    "WHERE p.reference_id <> 'first-payment' ORDER BY e.payment_id, e.version"
+    "WHERE p.reference_id <> 'first-payment' UNION ALL "
+    "SELECT r.payment_id, p.version + r.version FROM refund_event r "
+    "JOIN payment p ON p.id = r.payment_id ORDER BY 1, 2"
 )
 
 
@@ -59,8 +61,12 @@ class BackEnd:
         path = request.line.split()[1]
         event = Webhook(self.secrets[path]).verify(request.body, dict(request.headers))
         data = event["data"]
-        assert request.headers["webhook-id"] == f"evt_{data['paymentId'][4:]}_{data['version']}"
-        self.came[path].setdefault(data["paymentId"], []).append(data["version"])
+        # a refund that is simulated succeeds at once
+        is_refund = event["type"] == "refund.succeeded"
+        assert (data["refund"] is not None) is is_refund
+        place = data["version"] + is_refund
+        assert request.headers["webhook-id"] == f"evt_{data['paymentId'][4:]}_{place}"
+        self.came[path].setdefault(data["paymentId"], []).append(place)
         self.count += 1
         await (_FAILS if self.chance.random() < 0.03 else _OK)(request, out)
 
@@ -110,6 +116,9 @@ async def _shop(api: RestApi, name: str, chance: random.Random) -> None:
                 await api.simulate(made["paymentId"], "stall")
             outcome = chance.choice(OUTCOMES)
             await api.simulate(made["paymentId"], outcome)
+            if outcome == "succeeded":
+                body = {"paymentId": made["paymentId"]}
+                await api.call("POST", "/v1/refunds", api.merchant, body)
 
 
 def _bad(events: list[tuple[str, int]], back_end: BackEnd) -> list[str]:

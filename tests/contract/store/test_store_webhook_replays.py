@@ -183,6 +183,20 @@ async def test_where_a_page_ends_tells_nothing_of_others(shop, monkeypatch):
     assert await shop.write(replays.page(endpoint, wanted, Place("", 0), NOW_US)) == (0, None)
 
 
+async def test_what_comes_while_all_is_told_again_is_lost_by_neither(shop):
+    ours, everything = await added(shop), await added(shop, 2, merchant_id=None)
+    made = [await paid_at(shop, NOW_US) for _ in range(20)]
+    await heard(shop)
+    await asyncio.gather(
+        *(refunded_at(shop, one, NOW_US) for one in reversed(made)),
+        *(again(shop, one, asked()) for one in (ours, everything) for _ in range(3)),
+    )
+    told = await heard(shop)
+    places = sorted((one.id, place) for one in made for place in range(3))
+    assert sorted({(payment_id, place) for payment_id, place, _ in told}) == places
+    assert sum(kind == "refund.succeeded" for _, _, kind in told) >= 2 * len(made)
+
+
 async def test_so_much_waits_and_no_more(shop):
     endpoint = await added(shop)
     made = [payments.create(payment()) for _ in range(replays.WAITING_MAX)]
