@@ -58,7 +58,9 @@ def tx_id_of(thing_id: str) -> str:
 
 
 @operation
-def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> Op[Payment]:
+def simulate(
+    payment_id: str, event: Event, requested: Amount, now_us: int, request_id: str = ""
+) -> Op[Payment]:
     """Gives a payment its outcome; whatever waited to be settled for it is left undone.
 
     A payment that has the outcome already stays as it is. One that succeeds has paid what it is
@@ -87,5 +89,5 @@ def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> O
         cancelled_by=CancelledReason.BY_MERCHANT if after is Status.CANCELLED else None,
     )
     changed = Payment(*rows[0])
-    yield from payments.put_events([payments.event_of(changed, event)])
+    yield from payments.put_events([payments.event_of(changed, event, request_id=request_id)])
     return changed
