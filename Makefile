@@ -8,7 +8,7 @@
 # shuffle: the whole suite 20 times, in other orders and with other seeds (hours)
 # notebooks: every notebook, run without Jupyter
 # gallery: the analyses' charts and figures in docs/gallery, made anew where they changed
-# screenshots: pictures of the hosted pages in docs/pictures
+# screenshots: pictures of the hosted pages in docs/pictures · screenshots-check: do they look so still?
 # newcomer: from a clone to the first notebook, timed; installs everything anew
 # fuzz-api: 20,000 made-up requests, each answer held against the OpenAPI document
 PYTHON ?= python3.11
@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up check test shuffle notebooks gallery screenshots newcomer mutate verify gen bench fuzz-api fuzz-model race chaos kills soak tamper prove fmt lock contracts
+.PHONY: setup demo up check test shuffle notebooks gallery screenshots screenshots-check newcomer mutate verify gen bench fuzz-api fuzz-model race chaos kills soak tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -79,6 +79,9 @@ gallery: $(DEV)
 
 screenshots: $(DEV)
 	$(BIN)/python -m tests.screenshots
+
+screenshots-check: $(DEV)
+	$(BIN)/python -m tests.screenshots --check
 
 newcomer: $(DEV)
 	$(BIN)/python -m tests.newcomer

@@ -14,6 +14,7 @@ from statistics import quantiles
 from typing import Any
 
 import uvloop
+from florin_server.boot.files import open_many
 
 from tests.bench.http1 import HttpConnection
 from tests.bench.http2 import GrpcConnection, Metadata, message
@@ -26,8 +27,9 @@ PATIENCE_S = 60
 
 @contextmanager
 def child() -> Iterator[ProcessPoolExecutor]:
-    """One other process, started afresh, that runs functions."""
-    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+    """One other process, started afresh, that runs functions, over thousands of connections."""
+    fresh = get_context("spawn")
+    with ProcessPoolExecutor(max_workers=1, mp_context=fresh, initializer=open_many) as pool:
         pool.submit(time.time).result(PATIENCE_S)
         yield pool
 

@@ -272,3 +272,30 @@ async def test_test_payments_are_marked_and_live_ones_are_not(desk):
     assert note in text_of((await desk.ask("GET", f"/{payment_id}")).text)
     assert note in text_of(shown(live=False))
     assert note not in text_of(shown(live=True))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_an_address_chooses_the_colours_and_what_leads_on_keeps_them(desk, theme):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    asked = f"lang=de&theme={theme}"
+    page = (await desk.ask("GET", f"/{payment_id}?{asked}&utm=x")).text
+    assert f'<html lang="de" dir="ltr" data-theme="{theme}">' in page
+    own = re.findall(rf'(?:href|action)="/{payment_id}([^"]*)"', page)
+    assert len(own) == 10
+    for one in own:
+        assert re.fullmatch(rf"(/test)?\?lang=\w+&amp;theme={theme}", one), own
+    assert own.count(f"/test?{asked}".replace("&", "&amp;")) == 3
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    url = f"{desk.rest.base}/{payment_id}/test?{asked}&utm=x"
+    async with desk.session.post(
+        url, data="outcome=stall", headers=form, allow_redirects=False
+    ) as told:
+        assert told.headers["Location"] == f"/{payment_id}?{asked}"
+
+
+@pytest.mark.parametrize("theme", ["", "DARK", "dark%22%20onload=%22x", "<b>", "dark,light"])
+async def test_what_is_no_theme_leaves_no_trace(desk, theme):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    page = (await desk.ask("GET", f"/{payment_id}?theme={theme}")).text
+    assert '<html lang="en" dir="ltr">' in page
+    assert "theme" not in page

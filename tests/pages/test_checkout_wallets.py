@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from eth_account import Account
 from florin_server.devnet.genesis import DEVNET
 from playwright.async_api import Page, expect
 
 from tests.support.browser import violations, visitor
 from tests.support.desk import opened
-from tests.support.injected import NAME, Purse, SolanaPurse
+from tests.support.injected import NAME, Coded, CodedPurse, Purse, SolanaPurse, coded
 from tests.support.page_texts import NASTY
+from tests.support.smart import PASSKEY_OWNED, approval, by_passkey, smart
 from tests.support.solana import AT_ONCE
 from tests.support.wallet import Wallet
 
@@ -100,6 +102,75 @@ async def test_a_wallet_of_solana_signs_and_sends_nothing(desk, person):
     await paid(desk, page, payment_id)
     buyer = (await desk.rest.detail(payment_id))["buyer"]
     assert buyer["accountCaip10"] == purse.wallet.account
+
+
+async def test_an_account_that_does_not_exist_yet_pays_and_pays_again(desk, person):
+    account = smart(Account.create())
+    purse = CodedPurse(desk.chain, coded(account))
+    for sign in (account.wrap, account.sign):
+        # the second time it is there, and need not be told how to be created
+        purse.wallet.signs = sign
+        payment_id, page = await offered(desk, person, purse)
+        await pay(page).click()
+        await paid(desk, page, payment_id)
+        assert await desk.chain.ask("eth_getCode", account.address, "latest") != "0x"
+        buyer = (await desk.rest.detail(payment_id))["buyer"]
+        assert buyer["accountCaip10"].lower() == purse.wallet.account.lower()
+
+
+async def test_an_account_that_approves_as_it_is_created_pays_by_permit2(desk, person):
+    begun = [approval(DEVNET.euro.address, DEVNET.permit2, 9_900_000)]
+    purse = CodedPurse(desk.chain, coded(smart(Account.create(), calls=begun)))
+    payment_id, page = await offered(desk, person, purse, EUR)
+    await pay(page).click()
+    await paid(desk, page, payment_id)
+
+
+async def test_an_account_that_signs_nothing_the_chain_can_check_is_asked_to_send(desk, person):
+    maker = Wallet()
+    await desk.chain.fund(maker.address)
+    made = await maker.deploy(desk.chain, bytes.fromhex(PASSKEY_OWNED))
+    address = made.rpartition(":")[2]
+    # its code takes no coin
+    tokens = {"accounts": [address], "nativeWei": "0x0", "tokenUnits": hex(10**9)}
+    await desk.chain.ask("florin_faucet", tokens)
+    purse = CodedPurse(desk.chain, Coded(address, by_passkey))
+    purse.refuses["eth_sendTransaction"] = (4001, "User rejected")
+    _, page = await offered(desk, person, purse)
+    assert "network fee" in await page.locator(".choice").inner_text()
+    await pay(page).click()
+    await expect(page.locator("#step")).to_contain_text("You declined in your wallet")
+    assert "eth_sendTransaction" in purse.asked
+    assert "eth_signTypedData_v4" not in purse.asked
+
+
+async def test_an_account_whose_code_does_not_accept_a_signature_pays_nothing(desk, person):
+    account, stranger = smart(Account.create()), Account.create()
+    purse = CodedPurse(desk.chain, Coded(account.address, account.owned_by(stranger).wrap))
+    payment_id, page = await offered(desk, person, purse)
+    await pay(page).click()
+    await expect(page.locator("#step")).to_contain_text("does not fit this payment")
+    assert (await desk.rest.status(payment_id))["status"] == "requires_action"
+    assert re.fullmatch("Failed to load resource.* 400 .*", person.complaints.pop())
+
+
+@pytest.mark.parametrize("amount", [EUR, GBP], ids=["permit2", "coin"])
+async def test_a_transaction_that_a_wallet_refuses_is_not_asked_for_again_by_itself(
+    desk, person, amount
+):
+    purse = Purse(desk.chain, refuses={"eth_sendTransaction": (4001, "User rejected")})
+    await person.context.clock.install()
+    payment_id, page = await offered(desk, person, purse, amount)
+    await pay(page).click()
+    await expect(page.locator("#step")).to_contain_text("You declined in your wallet")
+    # whatever the page does by itself, it does within the time that is left
+    await page.clock.run_for(600_000)
+    await page.evaluate("() => window.purseChanged()")
+    await expect(pay(page)).to_be_visible()
+    await page.clock.run_for(60_000)
+    assert purse.asked.count("eth_sendTransaction") == 1
+    assert "eth_signTypedData_v4" not in purse.asked
+    assert (await desk.rest.status(payment_id))["status"] == "requires_action"
 
 
 async def test_one_who_declines_may_try_again(desk, person):

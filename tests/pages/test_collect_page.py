@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import pytest
 import pytest_asyncio
 from florin_server.config import LimitSettings
+from florin_server.web.language import words
 
 from tests.support.capture import DATA, FORM, hand_in, path_of, query_of
 from tests.support.desk import ORDER, Answer, Desk, opened
@@ -335,11 +336,14 @@ async def test_whoever_asks_too_often_is_told_on_a_page(tmp_path):
         page = await desk.ask("GET", f"{path}&lang=de")
         assert page.status == 200
         await desk.ask("GET", path)
-        for answer in (await desk.ask("GET", f"{path}&lang=de"), await submit(desk, page.text)):
+        shown, handed_in = await desk.ask("GET", f"{path}&lang=de"), await submit(desk, page.text)
+        for answer, language in ((shown, "de"), (handed_in, "en")):
             assert answer.status == 429
             assert int(headers_of(answer)["retry-after"]) >= 1
             # it can be tried again: nothing has failed yet
             assert message_of(answer.text) is None
+            # in the words that all pages have for it
+            assert words(language, "site").plain("too_many") in answer.text
         assert (await hand_in(desk, "?" + path.partition("?")[2], DATA)).told == (
             *(429, "rate_limited"),
         )

@@ -202,6 +202,23 @@ async def test_who_signed_out_is_out_whoever_has_the_cookie(desk, person):
     assert (await person.get("/console")).status == 303
 
 
+async def test_while_nobody_knows_who_signed_out_no_cookie_is_taken(tmp_path, bare):
+    async with opened(tmp_path, console=True, pay_url="") as desk:
+        person, tenant = Person(bare, desk.rest.base), await desk.tenant()
+        await person.sign_in(tenant.secret)
+        form = await person.hidden("/console", "/console/logout")
+        await desk.service.app.store.close()
+        for told in (
+            await person.get("/console"),
+            await person.get("/console/payments/rows"),
+            await person.get("/console/login"),
+            await person.send("/console/logout", form),
+        ):
+            assert (told.status, told.headers["Retry-After"]) == (503, "1")
+        # a sign-out that was not noted is not said to be one
+        assert len(person.given) == 1
+
+
 async def test_a_session_ends_with_its_key(desk, person):
     tenant = await desk.tenant()
     await person.sign_in(tenant.secret)

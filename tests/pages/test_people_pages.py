@@ -92,6 +92,18 @@ async def test_they_speak_the_readers_language(desk, language):
     assert len(said) == 3
 
 
+@pytest.mark.parametrize("path", ["/pay_none", "/pay_none/receipt"])
+async def test_a_link_that_names_no_payment_has_the_page_of_all_that_is_not_there(desk, path):
+    told = await desk.ask("GET", path, PERSON)
+    assert (told.status, told.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    assert "Payment not found" in told.text
+    assert told.text.count('hreflang="') == len(LANGUAGES)
+    # where the address holds the link, another language would lose it
+    asked = await desk.ask("GET", "/buy?pid=pay_none&lang=de", PERSON)
+    assert "Zahlung" in asked.text
+    assert "hreflang" not in asked.text
+
+
 async def test_a_first_page_may_have_a_name_and_is_not_asked_for_too_often(tmp_path):
     few = LimitSettings(page_burst=1)
     async with opened(tmp_path, site_name=NASTY, limits=few) as desk:

@@ -111,6 +111,6 @@ def test_no_template_turns_escaping_off(name):
 
 def test_a_value_that_nobody_gave_is_an_error():
     with pytest.raises(UndefinedError, match="'key' is undefined"):
-        render.html("payments/notice.html", 404, (), words=words("en", "checkout"))
+        render.html("notice.html", 404, (), words=words("en", "notice"), bare=False)
     with pytest.raises(UndefinedError, match="has no attribute .amount"):
         render.html("payments/checkout.html", 200, (), words=words("en", "checkout"), told={})

@@ -10,7 +10,7 @@ import fcntl
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,12 +75,15 @@ def typescript() -> Sequence[str] | str:
 
 
 @asynccontextmanager
-async def launched() -> AsyncIterator[Browser]:
-    """A browser; half a second to start, so that modules share one."""
+async def launched(
+    *options: str, variables: Mapping[str, str] | None = None
+) -> AsyncIterator[Browser]:
+    """A browser, with options of its own; half a second to start, so that modules share one."""
     # tests are root in containers, where /dev/shm is small
-    args = ["--no-sandbox", "--disable-dev-shm-usage"]
+    args = ["--no-sandbox", "--disable-dev-shm-usage", *options]
+    env: dict[str, str | float | bool] = {**os.environ, **(variables or {})}
     async with async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=program(), args=args)
+        browser = await driver.chromium.launch(executable_path=program(), args=args, env=env)
         try:
             yield browser
         finally:

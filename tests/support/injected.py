@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from playwright.async_api import Page
 from solders.transaction import VersionedTransaction
 
 from tests.support.chain import Chain
+from tests.support.smart import Smart
 from tests.support.solana import SolanaWallet
 from tests.support.wallet import Wallet
 
@@ -60,7 +62,7 @@ class Purse:
     """An EVM wallet. What it is asked for is noted; `refuses` says what it answers instead."""
 
     chain: Chain
-    wallet: Wallet = field(default_factory=Wallet)
+    wallet: Wallet | Coded = field(default_factory=Wallet)
     number: int = 31337
     name: str = NAME
     icon: str = _ICON
@@ -103,6 +105,39 @@ class Purse:
         gas = int(await self.chain.ask("eth_estimateGas", call), 16)
         sent = await self.wallet.transact(self.chain, gas=gas, **fields_of(call))
         return str(sent["transactionHash"])
+
+
+@dataclass
+class Coded:
+    """An account with code as a wallet has it: what is signed is for the code to accept."""
+
+    address: str
+    signs: Callable[[dict[str, Any]], str]
+
+    @property
+    def account(self) -> str:
+        """CAIP-10."""
+        return f"eip155:31337:{self.address}"
+
+    def sign(self, typed_data: dict[str, Any]) -> str:
+        return self.signs(typed_data)
+
+
+@dataclass
+class CodedPurse(Purse):
+    """A wallet of an account with code.
+
+    Such accounts send what they are asked for together with something else, so that a chain knows
+    no transaction of the hash that is told.
+    """
+
+    async def _send(self, _call: dict[str, str]) -> str:
+        return "0x" + "11" * 32
+
+
+def coded(account: Smart) -> Coded:
+    """An account that does not exist yet: it signs with how to create it."""
+    return Coded(account.address, account.wrap)
 
 
 @dataclass

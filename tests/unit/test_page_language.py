@@ -10,6 +10,7 @@ import pytest
 from florin_gateway.plain import PlainRequest
 from florin_server.web import language
 from florin_server.web.language import FOLDER, LANGUAGES, Words, spoken, words
+from markupsafe import Markup
 
 
 def asked(header: str = "", lang: str | None = None) -> str:
@@ -61,13 +62,17 @@ def test_every_language_has_every_text_with_the_same_blanks(tongue, noun):
 
 
 def told(tongue: str = "en", **texts: str) -> Words:
-    return Words(tongue, texts)
+    return Words.of(tongue, texts)
 
 
 def test_what_a_text_is_given_is_no_markup_and_turns_nothing_around():
     said = told(hello="Hi <{name}>").say("hello", name="<b>\u202e")
     assert said == "Hi &lt;<bdi>&lt;b&gt;\u202e</bdi>&gt;"
     # nor is it a text that is filled in again
+    assert told(hello="Hi {name}").say("hello", name="{0.__class__}{name}") == (
+        "Hi <bdi>{0.__class__}{name}</bdi>"
+    )
+    assert told(hello="Hi {name}").say("hello", name=Markup("<i>&</i>")) == "Hi <bdi><i>&</i></bdi>"
     assert told(hello="Hi {name}").plain("hello", name="{0.__class__}") == "Hi {0.__class__}"
 
 

@@ -42,23 +42,30 @@ _HEADER_CHARS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The texts of one noun's pages in one language."""
+    """The texts of one noun's pages in one language; `escaped` are the same as markup.
+
+    `direction` is which way the language is written: "ltr" or "rtl".
+    """
 
     language: str
     texts: Mapping[str, str]
+    escaped: Mapping[str, Markup]
+    direction: str
 
-    @property
-    def direction(self) -> str:
-        """Which way it is written: "ltr" or "rtl"."""
-        return _locale(self.language).text_direction
+    @classmethod
+    def of(cls, language: str, texts: Mapping[str, str]) -> Words:
+        """The same from texts alone."""
+        escaped = {key: escape(text) for key, text in texts.items()}
+        return cls(language, texts, escaped, _locale(language).text_direction)
 
     def say(self, key: str, **values: object) -> Markup:
         """A text as markup; the values are escaped, each isolated from what is around it."""
-        text = escape(self.texts[key])
+        text = self.escaped[key]
         if not values:
             return text
-        given = {name: Markup(f"<bdi>{escape(value)}</bdi>") for name, value in values.items()}  # noqa: S704  (escaped)
-        return text.format(**given)
+        given = {name: f"<bdi>{escape(value)}</bdi>" for name, value in values.items()}
+        # all of it is escaped by now: markup's own way to format would do that again
+        return Markup(str.format(text, **given))  # noqa: S704  (escaped)
 
     def plain(self, key: str, **values: object) -> str:
         """The same without markup, for titles and attributes."""
@@ -148,7 +155,7 @@ def _locale(language: str) -> Locale:
 
 @functools.cache
 def _words(language: str, noun: str) -> Words:
-    return Words(language, {**_texts(language, "site"), **_texts(language, noun)})
+    return Words.of(language, {**_texts(language, "site"), **_texts(language, noun)})
 
 
 def _texts(language: str, noun: str) -> Mapping[str, str]:

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from florin_gateway.plain import PlainAnswer
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
 
 from florin_server.web.assets import address
 from florin_server.web.language import LANGUAGES
@@ -26,11 +28,32 @@ _TEMPLATES: Final = Environment(
     auto_reload=False,
     trim_blocks=True,
     lstrip_blocks=True,
+    # all of them are kept: there are few
+    cache_size=-1,
 )
 
-_TEMPLATES.globals.update(asset=address, languages=LANGUAGES)
+# a page has a theme if it is asked for one
+_TEMPLATES.globals.update(asset=address, languages=LANGUAGES, theme="")
 
 Headers = tuple[tuple[bytes, bytes], ...]
+
+
+class Script(Markup):
+    """What a script reads, encoded once: `tojson` of a template takes it as it is."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: object) -> Script:
+        """A value as JSON that no element of a page ends in."""
+        return cls(htmlsafe_json_dumps(value))
+
+
+def _tojson(value: object) -> Markup:
+    return value if isinstance(value, Script) else htmlsafe_json_dumps(value)
+
+
+_TEMPLATES.filters["tojson"] = _tojson
 
 
 def html(template: str, status: int, headers: Headers, **values: Any) -> PlainAnswer:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from florin_server.domain.encoded import json_object
 from florin_server.web.colours import GROUNDS, READABLE, VISIBLE, WHITE, beside, contrast
 
+# what a page is asked for in light or dark colours with, whatever its reader prefers
+PARAMETER: Final = "theme"
+_THEMES: Final = frozenset({"light", "dark"})
 # all names and values fit twice
 VARIABLES_CHARS_MAX: Final = 1024
 _COLOUR = re.compile(r"#(?:[0-9a-f]{3}|[0-9a-f]{6})", re.ASCII | re.IGNORECASE)
@@ -28,6 +31,16 @@ _MESSAGES: Final = {
     "light": {"good": "#11663a", "bad": "#a3161f", "warn": "#7a4b00"},
     "dark": {"good": "#6fd6a0", "bad": "#ff9c9c", "warn": "#f2c063"},
 }
+
+
+def asked(query: Iterable[tuple[str, str]]) -> str:
+    """The theme that an address asks for: light, dark, or empty for what the reader prefers."""
+    return named(next((value for name, value in query if name == PARAMETER), ""))
+
+
+def named(theme: str) -> str:
+    """The same of a text."""
+    return theme if theme in _THEMES else ""
 
 
 @functools.lru_cache(256)

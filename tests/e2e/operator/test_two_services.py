@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from florin_server.boot.service import Service
 
 from tests.support import postgres
+from tests.support.console import Person
 from tests.support.own_chain import CHAIN
 from tests.support.pair import paired
 from tests.support.until import until
@@ -28,13 +30,27 @@ TAKEN_OVER_S = 30
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def two(tmp_path_factory):
     folders = (tmp_path_factory.mktemp(name) for name in ("first", "second"))
-    async with paired(*folders) as pair:
+    async with paired(*folders, console=True) as pair:
         yield pair
 
 
 async def status(service: Service, payment_id: str) -> str:
     found = await service.app.store.reader.payment(payment_id)
     return "" if found is None else str(found.status)
+
+
+async def test_who_signs_out_at_one_is_out_at_the_other_too(two):
+    tenant = await two.desk.tenant()
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as bare:
+        here, there = (Person(bare, one.http_url) for one in (two.desk.service, two.other))
+        await here.sign_in(tenant.secret)
+        there.cookie = here.cookie
+        assert (await there.get("/console")).status == 200
+        await here.fill("/console", "/console/logout")
+        out = await there.get("/console")
+        assert (out.status, out.place) == (303, "/console/login?back=%2Fconsole")
+        # nor does a script see anything
+        assert (await there.get("/console/payments/rows")).status == 401
 
 
 async def test_one_signs_what_the_other_accepted_until_it_dies_and_the_other_goes_on(two):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import pytest_asyncio
 from florin.v1 import listing_pb2, payment_pb2, trace_pb2
@@ -35,16 +37,58 @@ async def test_a_paid_payment_tells_its_way(desk, operator):
         (1, "confirm_accepted", "processing"),
         (2, "effect_final", "succeeded"),
     ]
-    assert [set(one) for one in events] == [{"version", "status", "cause", "at"}] * 3
+    told = {"version", "status", "cause", "at", "requestId"}
+    assert [set(one) for one in events] == [told] * 3
+    # nobody asked for what the chain told
+    assert [one["requestId"] is None for one in events] == [False, False, True]
     found = await operator.ask("TracePayment", traced(offer.payment_id))
     assert [one.event.cause for one in found.events] == [cause for _, cause, _ in way]
-    assert offer.option_id in found.events[1].detail_json
+    details = [one.detail_json and json.loads(one.detail_json) for one in found.events]
+    assert details == ["", {"optionId": offer.option_id}, {"txId": final["info"]["txId"]}]
+    asked = [one.event.request_id for one in found.events]
+    assert asked == [one["requestId"] or "" for one in events]
     (transaction,) = found.transactions
     assert transaction.hash == final["info"]["txId"]
     assert transaction.chain_id == "eip155:31337"
     assert transaction.block > 0
     assert transaction.confirmations >= 1
     assert found.payment.payment_id == offer.payment_id
+
+
+async def history(desk, tenant, payment_id: str) -> list[tuple[str, str | None]]:
+    """What happened to a payment, and by which request."""
+    told = await desk.ask("GET", f"/v1/payments/{payment_id}/history", tenant.headers)
+    return [(one["cause"], one["requestId"]) for one in told.body["events"]]
+
+
+async def test_what_a_call_did_bears_the_id_that_its_caller_was_told(desk):
+    tenant = await desk.tenant()
+    made = await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)
+    payment_id = made.body["paymentId"]
+    over = await desk.ask("POST", f"/v1/payments/{payment_id}/cancel", tenant.headers, {})
+    # to ask again changes nothing, and leaves no mark
+    again = await desk.ask("POST", f"/v1/payments/{payment_id}/cancel", tenant.headers, {})
+    ids = [one.headers["Request-Id"] for one in (made, over, again)]
+    assert len(set(ids)) == 3
+    assert await history(desk, tenant, payment_id) == [("created", ids[0]), ("cancel", ids[1])]
+
+
+async def test_a_request_that_its_caller_named_is_told_by_that_name(desk):
+    tenant = await desk.tenant()
+    for name, told in (("shop-4711.a_b", True), ("x" * 65, False), ("<b>&", False)):
+        headers = {**tenant.headers, "Request-Id": name}
+        made = await desk.ask("POST", "/v1/payments", headers, ORDER)
+        ((_, request_id),) = await history(desk, tenant, made.body["paymentId"])
+        assert request_id == made.headers["Request-Id"]
+        assert (request_id == name) is told
+
+
+async def test_what_nobody_asked_for_bears_no_id(desk):
+    tenant = await desk.tenant()
+    made = await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)
+    await desk.lapse(made.body["paymentId"])
+    causes = await history(desk, tenant, made.body["paymentId"])
+    assert causes[1:] == [("clock", None)]
 
 
 async def test_a_link_names_a_payment_too(desk, operator):

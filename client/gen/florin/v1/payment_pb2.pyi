@@ -446,6 +446,7 @@ class PaymentEvent(_message.Message):
     STATUS_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
     AT_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of the payment from then on; the first one is 0."""
     status: Global___PaymentStatus.ValueType
@@ -454,6 +455,8 @@ class PaymentEvent(_message.Message):
     """What changed it: "created", or an event of the states' table, e.g. "effect_final". More may
     come. What the operator decided about held money is "operator_decided" to merchants.
     """
+    request_id: _builtins.str
+    """Id of the request that caused it, as its caller was told; unset if none did."""
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp:
         """When."""
@@ -465,12 +468,15 @@ class PaymentEvent(_message.Message):
         status: Global___PaymentStatus.ValueType = ...,
         cause: _builtins.str = ...,
         at: _timestamp_pb2.Timestamp | None = ...,
+        request_id: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "at", b"at", "request_id", b"request_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "cause", b"cause", "status", b"status", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "at", b"at", "cause", b"cause", "request_id", b"request_id", "status", b"status", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
+    _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__request_id) -> _WhichOneofReturnType__request_id | None: ...
 
 Global___PaymentEvent: _TypeAlias = PaymentEvent  # noqa: Y015
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import uvloop
 
+from florin_server.boot import files
 from florin_server.cli.console import console
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -20,6 +21,7 @@ _WORDS_MAX = 4096
 
 def run_until_signalled(main: Coroutine[Any, Any, None]) -> None:
     """Runs it to its end; SIGINT or SIGTERM cancels it, which is no failure."""
+    files.open_many()
     uvloop.run(_guarded(main))
 
 

@@ -36,14 +36,14 @@ async def cancel(
             app.limits.cancel(payment.id, caller.origin)
     except FlorinError as fault:
         return await once(app, caller, failing(fault), receipt)
-    work = _cancel(payment.id, reason, app.clock.now_us())
+    work = _cancel(payment.id, reason, app.clock.now_us(), caller.request_id)
     outcome = await once(app, caller, work, receipt)
     return outcome if isinstance(outcome, Replay) else await app.changed(outcome)
 
 
 @operation
-def _cancel(payment_id: str, reason: CancelledReason, now_us: int) -> Op[Payment]:
-    changed = yield from payments.cancel(payment_id, reason, now_us)
+def _cancel(payment_id: str, reason: CancelledReason, now_us: int, request_id: str) -> Op[Payment]:
+    changed = yield from payments.cancel(payment_id, reason, now_us, request_id)
     if changed is not None:
         return changed
     # it is over, or bound to a confirm: payments never leave the store

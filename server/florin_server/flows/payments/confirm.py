@@ -153,7 +153,7 @@ async def _verify(
 async def _refuse(
     app: App, caller: Caller, content: Confirmation, detail: str, code: FailureCode | None = None
 ) -> Payment:
-    refuse = payments.refuse(content, detail, code, app.clock.now_us())
+    refuse = payments.refuse(content, detail, code, app.clock.now_us(), caller.request_id)
     refused = await app.store.write(standing.checked(caller.standing, refuse))
     if refused is not None:
         return await app.changed(refused)
@@ -171,7 +171,13 @@ async def _accept(  # noqa: PLR0917  (one of each, none alike)
 ) -> Payment:
     provider = (caller.app.name, caller.app.icon_url) if caller.app else ("unknown", None)
     accept = payments.accept(
-        content, option, from_block, provider, content.at_us, app=gas_budgets.app_of(caller)
+        content,
+        option,
+        from_block,
+        provider,
+        content.at_us,
+        app=gas_budgets.app_of(caller),
+        request_id=caller.request_id,
     )
     if told.sources and submits(app.rails[option.chain_id], option):
         # what is submitted here was signed by the account; anybody may hand in a hash

@@ -61,7 +61,7 @@ async def create(
     except FlorinError as fault:
         # what was good once may be so no longer: an equal request still gets its answer
         return await once(app, caller, failing(fault), receipt)
-    outcome = await once(app, caller, _create(app, payment), receipt)
+    outcome = await once(app, caller, _create(app, payment, caller.request_id), receipt)
     if not isinstance(outcome, Replay):
         app.meters.changed(Status.REQUIRES_ACTION)
         app.webhooks.asked.set()
@@ -69,12 +69,12 @@ async def create(
 
 
 @operation
-def _create(app: App, payment: Payment) -> Op[Payment]:
-    new = yield from payments.create(payment)
+def _create(app: App, payment: Payment, request_id: str) -> Op[Payment]:
+    new = yield from payments.create(payment, request_id)
     # the answer is the payment as it was made; the outcome comes right behind it
     if new.trigger in _OUTCOMES:
         event, price = _OUTCOMES[new.trigger], requested(app, new)
-        yield from simulation.simulate(new.id, event, price, new.created_at_us)
+        yield from simulation.simulate(new.id, event, price, new.created_at_us, request_id)
     return new
 
 

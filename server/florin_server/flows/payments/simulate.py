@@ -29,7 +29,9 @@ async def simulate(
             raise FlorinError(Code.PAYMENT_NOT_FOUND)
     except FlorinError as fault:
         return await once(app, caller, failing(fault), receipt)
-    work = simulation.simulate(payment.id, event, requested(app, payment), app.clock.now_us())
+    work = simulation.simulate(
+        payment.id, event, requested(app, payment), app.clock.now_us(), caller.request_id
+    )
     outcome = await once(app, caller, work, receipt)
     return outcome if isinstance(outcome, Replay) else await app.changed(outcome)
 

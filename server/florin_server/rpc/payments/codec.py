@@ -229,6 +229,7 @@ def happened(change: Change) -> payment_pb2.PaymentEvent:
         status=_STATUS[Status(change.status)],
         cause=change.cause,
         at=timestamp(change.at_us),
+        request_id=change.request_id or None,
     )
 
 

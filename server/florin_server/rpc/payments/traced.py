@@ -40,7 +40,7 @@ class TracedCalls:
             payment=detail,
             partner_id=found.payment.partner_id,
             events=[
-                trace_pb2.TracedEvent(event=happened(one), detail_json=_json(one.detail))
+                trace_pb2.TracedEvent(event=happened(one), detail_json=_json(one.facts))
                 for one in found.changes
             ],
             transactions=[] if found.transaction is None else [_transaction(found.transaction)],

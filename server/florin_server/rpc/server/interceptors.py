@@ -230,10 +230,11 @@ class Gate(grpc.aio.ServerInterceptor):
         peer = self._peer_of(entries, context.peer())
         call.caller = caller = await self._caller(method, sent, peer)
         self._count(call)
+        key = None
         if method.rule.idempotency:
             key = key_of(method, caller, sent.get("idempotency-key"), request)
-            if key is not None:
-                call.caller = replace(caller, idempotency=key)
+        if method.mutates:
+            call.caller = replace(caller, idempotency=key, request_id=call.request_id)
         fault = next((v for k, v in entries if k == GATEWAY_FAULT), None)
         if fault is not None:
             raise GatewayFault(fault)

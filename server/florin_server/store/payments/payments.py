@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Update, select, text, update
 
@@ -42,6 +42,9 @@ from florin_server.store.tables.tables import issued as issue
 from florin_server.store.tables.tables import payment, payment_event, payment_option
 from florin_server.store.webhooks import outbox
 
+# what of an event's detail names the call that caused it
+_REQUEST_ID: Final = "requestId"
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -53,6 +56,16 @@ class Change:
     at_us: int
     cause: str
     detail: Mapping[str, Any] | None = None
+
+    @property
+    def request_id(self) -> str:
+        """The id of the call that caused it; empty if none did."""
+        return str((self.detail or {}).get(_REQUEST_ID, ""))
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What else was written down with it."""
+        return {name: told for name, told in (self.detail or {}).items() if name != _REQUEST_ID}
 
 
 def _unconfirmed() -> Update:
@@ -152,10 +165,10 @@ _ISSUED = Statement(
 
 
 @operation
-def create(new: Payment) -> Op[Payment]:
+def create(new: Payment, request_id: str = "") -> Op[Payment]:
     """Stores a new payment."""
     yield _INSERT.of(new)
-    yield from put_events([event_of(new, CREATED)])
+    yield from put_events([event_of(new, CREATED, request_id=request_id)])
     return new
 
 
@@ -239,6 +252,7 @@ def accept(
     *,
     app: str = "",
     cause: Event = Event.CONFIRM_ACCEPTED,
+    request_id: str = "",
 ) -> Op[Payment | None]:
     """Binds a verified confirmation; it waits to be settled on the option's chain.
 
@@ -272,13 +286,17 @@ def accept(
         failures=0,
         reverted=0,
     )
-    yield from put_events([event_of(changed, cause, {"optionId": c.option_id})])
+    yield from put_events([event_of(changed, cause, {"optionId": c.option_id}, request_id)])
     return changed
 
 
 @operation
 def refuse(
-    c: Confirmation, status_detail: str, failure_code: FailureCode | None, now_us: int
+    c: Confirmation,
+    status_detail: str,
+    failure_code: FailureCode | None,
+    now_us: int,
+    request_id: str = "",
 ) -> Op[Payment | None]:
     """Fails a payment whose confirmation can never pay it; None like `accept`."""
     rows = yield _REFUSE(
@@ -303,12 +321,14 @@ def refuse(
     )
     declined = failure_code is FailureCode.DECLINED_USER
     cause = Event.PAYER_DECLINED if declined else Event.CONFIRM_MISMATCH
-    yield from put_events([event_of(changed, cause, {"reason": status_detail})])
+    yield from put_events([event_of(changed, cause, {"reason": status_detail}, request_id)])
     return changed
 
 
 @operation
-def cancel(payment_id: str, reason: CancelledReason, now_us: int) -> Op[Payment | None]:
+def cancel(
+    payment_id: str, reason: CancelledReason, now_us: int, request_id: str = ""
+) -> Op[Payment | None]:
     """Calls a payment off; None like `accept`."""
     rows = yield _CANCEL(
         payment_id=payment_id,
@@ -319,7 +339,8 @@ def cancel(payment_id: str, reason: CancelledReason, now_us: int) -> Op[Payment 
     if not rows:
         return None
     changed = Payment(*rows[0])
-    yield from put_events([event_of(changed, Event.CANCEL, {"reason": reason.value})])
+    told = event_of(changed, Event.CANCEL, {"reason": reason.value}, request_id)
+    yield from put_events([told])
     return changed
 
 
@@ -347,8 +368,15 @@ def next_expiry() -> Op[int | None]:
     return rows[0][0] if rows else None
 
 
-def event_of(changed: Payment, cause: str, detail: Mapping[str, Any] | None = None) -> Params:
-    """The event row that belongs to a payment's present version."""
+def event_of(
+    changed: Payment,
+    cause: str,
+    detail: Mapping[str, Any] | None = None,
+    request_id: str = "",
+) -> Params:
+    """The event row of a payment's present version; `request_id` is of the call that made it."""
+    if request_id:
+        detail = {**(detail or {}), _REQUEST_ID: request_id}
     return {
         "payment_id": changed.id,
         "version": changed.version,

@@ -58,7 +58,9 @@ def tx_id_of(thing_id: str) -> str:
 
 
 @operation
-def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> Op[Payment]:
+def simulate(
+    payment_id: str, event: Event, requested: Amount, now_us: int, request_id: str = ""
+) -> Op[Payment]:
     """Gives a payment its outcome; whatever waited to be settled for it is left undone.
 
     A payment that has the outcome already stays as it is. One that succeeds has paid what it is
@@ -92,5 +94,5 @@ def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> O
     )
     changed = Payment(*rows[0])
     if not over:
-        yield from payments.put_events([payments.event_of(changed, event)])
+        yield from payments.put_events([payments.event_of(changed, event, request_id=request_id)])
     return changed

@@ -7,7 +7,7 @@ the address, and keeps what was written when a connection fails; no data ever go
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -17,8 +17,9 @@ from florin_server.domain.capture.buyer_data import ADDRESS_CHARS_MAX, NAME_CHAR
 from florin_server.domain.errors import Code
 from florin_server.web.capture.countries import options
 from florin_server.web.language import words
+from florin_server.web.notice import waiting
 from florin_server.web.render import html, strict
-from florin_server.web.theme import style
+from florin_server.web.theme import named, style
 
 NOUN: Final = "capture"
 # what a page is shown by, beside the data in it
@@ -72,7 +73,7 @@ GROUPS: Final = (
 )
 INPUTS: Final = {one.id: one for group in GROUPS for one in group.inputs}
 # refusals that have a text of their own
-_TEXTS: Final = {Code.PAYMENT_EXPIRED: "expired", Code.RATE_LIMITED: "too_many"}
+_TEXTS: Final = {Code.PAYMENT_EXPIRED: "expired"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +133,14 @@ def done(look: Look) -> PlainAnswer:
 def failed(code: Code, why: str, look: Look, status: int) -> PlainAnswer:
     """The page of a form that is of no use; it tells the wallet so, in English."""
     message = {"type": "IC_ERROR", "success": False, "error": why}
-    return _html("failed", look, status, message, text=_TEXTS.get(code, "unusable"))
+    text = _TEXTS.get(code, "unusable")
+    return _html("failed", look, status, message, title="failed", text=text)
 
 
 def too_many(look: Look, wait_s: int) -> PlainAnswer:
     """The page for who asked too often; the wallet is told nothing, as it can be tried again."""
-    answer = _html("failed", look, 429, text="too_many")
-    return replace(answer, headers=(*answer.headers, (b"retry-after", b"%d" % wait_s)))
+    answer = _html("failed", look, 429, title="too_many", text="too_many.next")
+    return waiting(answer, wait_s)
 
 
 def fault(message: str) -> str:
@@ -153,7 +155,7 @@ def _html(
     message: Mapping[str, object] | None = None,
     **values: Any,
 ) -> PlainAnswer:
-    theme = look.theme if look.theme in {"light", "dark"} else ""
+    theme = named(look.theme)
     chosen = style(look.variables, theme)
     headers = strict(" ".join(look.frames) or "'none'", chosen or None)
     return html(

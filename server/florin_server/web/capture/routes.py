@@ -110,8 +110,6 @@ async def _shown(app: App, sent: _Sent) -> PlainAnswer:
 
 async def _again(app: App, request: PlainRequest, sent: _Sent, refused: FlorinError) -> PlainAnswer:
     """The form once more with its faults, or why it is of no use."""
-    if refused.code is Code.RATE_LIMITED:
-        return page.too_many(sent.look, refused.retry_after_s or 1)
     if refused.code is not Code.PARAMS_VALIDATION:
         return _closed(app, request, refused, sent.look)
     try:
@@ -154,6 +152,8 @@ async def _filled(
 
 def _closed(app: App, request: PlainRequest, refused: FlorinError, look: page.Look) -> PlainAnswer:
     _count(app, request, refused)
+    if refused.code is Code.RATE_LIMITED:
+        return page.too_many(look, refused.retry_after_s or 1)
     return page.failed(refused.code, refused.message, look, refused.http)
 
 

@@ -32,7 +32,7 @@ def routes(site: Site) -> Mapping[tuple[str, str], PlainHandler]:
     async def show(request: PlainRequest) -> PlainAnswer:
         check(site, request)
         back = back_of(dict(request.query).get("back", ""))
-        return redirect(back) if site.sessions.of(request) else site.sign_in(back)
+        return redirect(back) if await site.who(request) else site.sign_in(back)
 
     async def sign_in(request: PlainRequest) -> PlainAnswer:
         check(site, request)
@@ -52,7 +52,7 @@ def routes(site: Site) -> Mapping[tuple[str, str], PlainHandler]:
         return redirect(back, site.sessions.given(session, request))
 
     async def sign_out(visit: Visit) -> PlainAnswer:
-        site.sessions.end(visit.session)
+        await site.end(visit.session)
         return redirect(LOGIN, site.sessions.taken(visit.request))
 
     return {

@@ -23,7 +23,6 @@ IDLE_S = 30 * 60
 LIFE_S = 8 * 3600
 # a page that is loaded sooner leaves the cookie as it is
 _RENEWED_S = 60
-_ENDED_MAX = 10_000
 _FORMS_MAX = 10_000
 _ID_BYTES = 16
 _NONCE_BYTES = 12
@@ -61,7 +60,6 @@ class Sessions:
         self._seal = Seal((key,))
         self._clock = clock
         self._randbytes = randbytes
-        self._ended: OrderedDict[str, None] = OrderedDict()
         self._forms: OrderedDict[str, None] = OrderedDict()
 
     def begin(self, holder: str, *, live: bool) -> Session:
@@ -69,12 +67,11 @@ class Sessions:
         now_s = self._now_s()
         return Session(self._randbytes(_ID_BYTES).hex(), holder, live, now_s, now_s)
 
-    def end(self, session: Session) -> None:
-        """Has this process forget a session, whoever may have a copy of its cookie."""
-        _remember(self._ended, session.id, _ENDED_MAX)
-
     def of(self, request: PlainRequest) -> Session | None:
-        """Whose request it is; None without a session, or after its end."""
+        """Whose request it is; None without a session, or once it is idle or old.
+
+        Whether somebody ended it, `sign_outs` knows.
+        """
         wanted = self._cookie_name(request)
         for name, value in request.headers:
             if name != b"cookie":
@@ -146,7 +143,7 @@ class Sessions:
             return None
         now_s = self._now_s()
         over = now_s - session.seen_s >= IDLE_S or now_s - session.began_s >= LIFE_S
-        return None if over or session.id in self._ended else session
+        return None if over else session
 
     def _now_s(self) -> int:
         return self._clock.now_us() // _PER_S

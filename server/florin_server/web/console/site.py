@@ -17,10 +17,11 @@ from florin_gateway.rpc import Messages, Metadata
 from google.protobuf.message import Message
 
 from florin_server.domain.errors import FlorinError
+from florin_server.flows.accounts.sign_outs import end, has_ended
 from florin_server.flows.app import App
 from florin_server.web.console.calls import Calls
 from florin_server.web.console.fields import Form, read_form
-from florin_server.web.console.session import Header, Session, Sessions
+from florin_server.web.console.session import LIFE_S, Header, Session, Sessions
 from florin_server.web.console.view import Show
 from florin_server.web.language import words
 from florin_server.web.refusal import refusal
@@ -127,7 +128,7 @@ class Site:
 
         async def answer(request: PlainRequest) -> PlainAnswer | PlainEvents:
             self._check_near(request)
-            session = self.sessions.of(request)
+            session = await self.who(request)
             if session is None:
                 return self._sign_in_first(request)
             visit = Visit(self, request, session)
@@ -144,7 +145,7 @@ class Site:
 
         async def answer(request: PlainRequest) -> PlainAnswer | PlainEvents:
             self._check_near(request)
-            session = self.sessions.of(request)
+            session = await self.who(request)
             if session is None:
                 raise RefusedError(_UNAUTHENTICATED, "unauthorized", "Sign in again")
             try:
@@ -162,7 +163,7 @@ class Site:
 
         async def answer(request: PlainRequest) -> PlainAnswer | PlainEvents:
             self._check_near(request)
-            session = self.sessions.of(request)
+            session = await self.who(request)
             if session is None:
                 return self._sign_in_first(request)
             visit = Visit(self, request, session)
@@ -171,6 +172,20 @@ class Site:
             return await self._told(visit, self._checked(page, once))
 
         return answer
+
+    async def who(self, request: PlainRequest) -> Session | None:
+        """Whose request it is; None without a session, or after its end."""
+        session = self.sessions.of(request)
+        if session is None:
+            return None
+        try:
+            return None if await has_ended(self.app, session.id) else session
+        except FlorinError as down:
+            raise refusal(down) from down
+
+    async def end(self, session: Session) -> None:
+        """Has no process take a session any more, whoever may have a copy of its cookie."""
+        await end(self.app, session.id, LIFE_S)
 
     def _checked(self, page: Page, once: bool) -> Page:
         async def answer(visit: Visit) -> PlainAnswer | PlainEvents:
@@ -198,14 +213,14 @@ class Site:
         try:
             return await page(visit)
         except RefusedError as refused:
-            return self._refused(visit, refused)
+            return await self._refused(visit, refused)
         except FlorinError as refused:
-            return self._refused(visit, refusal(refused))
+            return await self._refused(visit, refusal(refused))
 
-    def _refused(self, visit: Visit, refused: RefusedError) -> PlainAnswer:
+    async def _refused(self, visit: Visit, refused: RefusedError) -> PlainAnswer:
         if refused.status == _UNAUTHENTICATED:
             # its key was revoked, or the operator's token is another one now
-            self.sessions.end(visit.session)
+            await self.end(visit.session)
             return self._sign_in_first(visit.request, self.sessions.taken(visit.request))
         request_id = next((str(v) for name, v in refused.metadata if name == "request-id"), "")
         answer = self.wrong(visit, refused.status, told_of(refused), request_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
@@ -21,7 +21,7 @@ from florin_server.flows.payments.checkout import Progress, Transaction
 from florin_server.flows.payments.panel import Panel
 from florin_server.web.language import Words, words
 from florin_server.web.payments import accent, qr
-from florin_server.web.render import Headers, html, strict
+from florin_server.web.render import Headers, Script, html, strict
 
 _NOUN: Final = "checkout"
 # texts that scripts show
@@ -120,8 +120,12 @@ class _Told:
     wallets: Sequence[tuple[str, str]] = field(default=())
 
 
-def page(checkout: Checkout, language: str) -> PlainAnswer:
-    """The page of a payment."""
+def page(checkout: Checkout, language: str, theme: str = "", looks: str = "") -> PlainAnswer:
+    """The page of a payment.
+
+    `theme` is light, dark, or empty for what the buyer prefers; `looks` is the part of an address
+    that has a page shown as this one.
+    """
     said = words(language, _NOUN)
     open_ = checkout.status is Status.REQUIRES_ACTION
     return html(
@@ -130,6 +134,8 @@ def page(checkout: Checkout, language: str) -> PlainAnswer:
         _headers(checkout.accent),
         words=said,
         here=f"/{checkout.id}",
+        theme=theme,
+        looks=looks,
         told=_told(checkout, said),
         views=_views(checkout),
         colours=checkout.accent and accent.style(checkout.accent),
@@ -141,22 +147,6 @@ def page(checkout: Checkout, language: str) -> PlainAnswer:
         script=_script(checkout, said),
         said=_scripts_texts(language),
     )
-
-
-def unknown(language: str) -> PlainAnswer:
-    """The page of a link that names no payment."""
-    return _notice(404, "unknown", language)
-
-
-def too_many(wait_s: int, language: str) -> PlainAnswer:
-    """The page for an address that asked for too many; another one comes after so many seconds."""
-    answer = _notice(429, "busy", language)
-    return replace(answer, headers=(*answer.headers, (b"retry-after", b"%d" % wait_s)))
-
-
-def _notice(status: int, key: str, language: str) -> PlainAnswer:
-    said = words(language, _NOUN)
-    return html("payments/notice.html", status, _headers(None), words=said, key=key)
 
 
 @functools.lru_cache(256)
@@ -229,9 +219,9 @@ def _script(checkout: Checkout, said: Words) -> Mapping[str, Any]:
 
 
 @functools.cache
-def _scripts_texts(language: str) -> Mapping[str, str]:
-    return {
-        key.removeprefix(_SCRIPTS): text
-        for key, text in words(language, _NOUN).texts.items()
-        if key.startswith(_SCRIPTS)
-    } | {"confirmations": words(language, _NOUN).texts["confirmations"]}
+def _scripts_texts(language: str) -> Script:
+    texts = words(language, _NOUN).texts
+    told = {
+        key.removeprefix(_SCRIPTS): text for key, text in texts.items() if key.startswith(_SCRIPTS)
+    }
+    return Script.of({**told, "confirmations": texts["confirmations"]})

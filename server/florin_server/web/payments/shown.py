@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from florin.v1 import money_pb2
 from florin_gateway.errors import RefusedError
@@ -27,7 +27,9 @@ from florin_server.flows.payments.checkout import (
 )
 from florin_server.flows.payouts.refund import refund_of
 from florin_server.rpc.payments.codec import Codec
+from florin_server.web import theme
 from florin_server.web.language import LANGUAGES, PARAMETER, spoken
+from florin_server.web.notice import no_payment, too_many
 from florin_server.web.payments import page
 from florin_server.web.payments.page import Chain, Checkout, Paid
 from florin_server.web.refusal import refusal
@@ -59,10 +61,10 @@ class Pages:
         _require_own(request)
         link = request.variables["payment_id"]
         if wait_s := self._app.limits.page(request.peer):
-            return page.too_many(wait_s, spoken(request))
+            return too_many(request, wait_s)
         payment = await named(self._app, link)
         if payment is None:
-            return page.unknown(spoken(request))
+            return no_payment(request)
         # who has no panel finds nothing here
         if panel.panel(self._app, payment) is None:
             raise refusal(FlorinError(Code.PAYMENT_NOT_FOUND))
@@ -70,9 +72,7 @@ class Pages:
             await self._obey(payment, dict(_fields(request.body)), request.peer)
         except FlorinError as refused:
             return await self._show(request, link, refused.message)
-        asked = next((value for name, value in request.query if name == PARAMETER), "")
-        suffix = f"?{PARAMETER}={asked}" if asked in LANGUAGES else ""
-        headers = [(b"location", f"/{payment.id}{suffix}".encode())]
+        headers = [(b"location", f"/{payment.id}{_looks(request)}".encode())]
         return PlainAnswer(303, b"", "text/html; charset=utf-8", headers)
 
     async def _obey(self, payment: Payment, told: Mapping[str, str], peer: str) -> None:
@@ -88,11 +88,12 @@ class Pages:
     async def _show(self, request: PlainRequest, link: str, refused: str = "") -> PlainAnswer:
         language = spoken(request)
         if wait_s := self._app.limits.page(request.peer):
-            return page.too_many(wait_s, language)
+            return too_many(request, wait_s)
         found = await checkout(self._app, link)
         if found is None:
-            return page.unknown(language)
-        return page.page(await self._told(*found, refused), language)
+            return no_payment(request)
+        told = await self._told(*found, refused)
+        return page.page(told, language, theme.asked(request.query), _looks(request))
 
     async def _told(self, payment: Payment, merchant: Merchant, refused: str) -> Checkout:
         app = self._app
@@ -151,6 +152,15 @@ def _link(request: PlainRequest) -> str:
     if all(name != QUERY_ID for name, _ in request.query):
         raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
     return query_id(request.query)
+
+
+def _looks(request: PlainRequest) -> str:
+    """The part of an address that tells how its page is shown."""
+    language = next((value for name, value in request.query if name == PARAMETER), "")
+    asked = {PARAMETER: language if language in LANGUAGES else ""}
+    asked[theme.PARAMETER] = theme.asked(request.query)
+    given = urlencode({name: value for name, value in asked.items() if value})
+    return f"?{given}" if given else ""
 
 
 def _whole(amount: money_pb2.Amount) -> Decimal:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from florin_gateway.errors import RefusedError
 from florin_gateway.plain import PlainAnswer, PlainRequest
 
 from florin_server.web.language import spoken, words
-from florin_server.web.render import Headers, html, strict
+from florin_server.web.notice import notice
+from florin_server.web.render import html, strict
 
 _NOUN: Final = "people"
 _HEADERS: Final = strict()
 # what begins like this is asked by programs, or by people who want to see what those get
 _PROGRAMS: Final = frozenset({"v1", "versions", "spec", "healthz", "readyz", "metrics"})
-_TEXTS: Final = {404: "missing", 429: "too_many"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +53,3 @@ def refusal(request: PlainRequest, path: str, refused: RefusedError) -> PlainAns
     """The page that tells a refusal to people; None where programs ask."""
     first = path.lstrip("/").partition("/")[0]
     return None if first in _PROGRAMS else notice(request, refused.status)
-
-
-def notice(request: PlainRequest, status: int, more: Headers = ()) -> PlainAnswer:
-    """A page that says why there is nothing to see, by the status of the answer."""
-    made = _notice(spoken(request), status)
-    return replace(made, headers=(*made.headers, *more))
-
-
-# whoever asks for what is not there pays for no limit, so it must cost next to nothing; there are
-# as many as languages and statuses
-@functools.cache
-def _notice(language: str, status: int) -> PlainAnswer:
-    key = _TEXTS.get(status, "broken" if status >= 500 else "unreadable")
-    said = words(language, _NOUN)
-    return html("people/notice.html", status, _HEADERS, key=key, words=said, here="")

@@ -17,6 +17,7 @@ from florin_gateway.plain import (
 from florin_server.domain.payments.links import QUERY_ID
 from florin_server.flows.app import App
 from florin_server.web import assets
+from florin_server.web.notice import too_many
 from florin_server.web.openapi.serve import is_installed
 from florin_server.web.people import page
 
@@ -49,7 +50,7 @@ def first_page(app: App, paths: Container[str], payment: PlainHandler) -> PlainH
         if named or not wants_page(request.method, request.headers):
             return await payment(request)
         if wait_s := app.limits.page(request.peer):
-            return page.notice(request, 429, ((b"retry-after", b"%d" % wait_s),))
+            return too_many(request, wait_s)
         return page.landing(told, request)
 
     return show

@@ -23,7 +23,7 @@ from florin_server.flows.receipts import keys
 from florin_server.flows.receipts.receipt import Signed, is_payer, page_path, signed
 from florin_server.rpc.payments.codec import Codec
 from florin_server.web.language import spoken
-from florin_server.web.payments import page as payment_page
+from florin_server.web.notice import no_payment, too_many
 from florin_server.web.receipts import page
 from florin_server.web.refusal import refusal
 
@@ -45,10 +45,10 @@ def _page(app: App, answers: Codec) -> PlainHandler:
     async def show(request: PlainRequest) -> PlainAnswer:
         language = spoken(request)
         if wait_s := app.limits.page(request.peer):
-            return payment_page.too_many(wait_s, language)
+            return too_many(request, wait_s)
         found = await checkout(app, request.variables["payment_id"])
         if found is None:
-            return payment_page.unknown(language)
+            return no_payment(request)
         payment, merchant = found
         if payment.status is not Status.SUCCEEDED:
             return page.none_yet(app.links.of(payment.id), language)

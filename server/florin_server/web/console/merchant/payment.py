@@ -41,6 +41,7 @@ async def show(visit: Visit) -> PlainAnswer:
         can_refund=found.status == payment_pb2.PAYMENT_STATUS_SUCCEEDED
         and not found.HasField("refund"),
         can_cancel=found.status == payment_pb2.PAYMENT_STATUS_REQUIRES_ACTION,
+        can_simulate=not found.live and not found.is_final,
         path=path_of(found.merchant.id, found.payment_id),
     )
 

@@ -1,0 +1,69 @@
+"""Pages look as their pictures do, and what breaks a page's look is found.
+
+`make screenshots-check` compares all of them; here are some of each kind.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import pytest_asyncio
+
+from tests.screenshots import shop
+from tests.screenshots.__main__ import kept
+from tests.screenshots.compare import difference
+from tests.screenshots.fonts import alike
+from tests.screenshots.taking import shot
+
+pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
+
+PICTURES = {one.name: one for one in shop.PICTURES}
+# in which file a rule is lost, or what of it is changed
+FAULTS = {
+    "box": ("site.css", r"\n\.card \{.*?\}", ""),
+    "type": ("checkout.css", r"\n\.amount \{.*?\}", ""),
+    "list": ("checkout.css", r"\n\.receipt \{.*?\}", ""),
+    "control": ("site.css", r"\nbutton, \.button, input, .*?\}", ""),
+    "colour": ("site.css", "#1f4fd8", "#1f4ff0"),
+    "line": ("site.css", r"1px solid var\(--line\)", "1px solid transparent"),
+    "place": ("site.css", "max-width: 30rem; padding: 1rem", "max-width: 30rem; padding: 1.2rem"),
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(tmp_path_factory):
+    """One that draws as the pictures were drawn."""
+    async with alike(tmp_path_factory.mktemp("fonts")) as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(tmp_path_factory):
+    async with shop.stage(tmp_path_factory.mktemp("shop")) as desk:
+        yield desk
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["checkout_options", "checkout_dark", "checkout_ar", "checkout_succeeded", "console_login"],
+)
+async def test_a_page_looks_as_its_picture_does(browser, stage, name):
+    assert difference(await shot(browser, stage, PICTURES[name]), kept(name)) == ""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_rule_of_its_looks_that_is_lost_is_found(browser, stage, fault):
+    file, rule, instead = FAULTS[fault]
+    picture = PICTURES["checkout_succeeded"]
+
+    async def lose(route) -> None:
+        answer = await route.fetch()
+        text, times = re.subn(rule, instead, await answer.text(), flags=re.DOTALL)
+        assert times > 0
+        await route.fulfill(response=answer, body=text)
+
+    async def spoil(page) -> None:
+        await page.route(f"**/{file}", lose)
+
+    assert difference(await shot(browser, stage, picture, spoil), kept(picture.name)) != ""

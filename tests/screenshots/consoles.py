@@ -1,0 +1,125 @@
+"""Both consoles, after a few days of a tea house."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.async_api import Page
+
+from tests.screenshots.picture import DESKTOP, Picture, Reach
+from tests.support.books import SETTINGS
+from tests.support.desk import CREATE, Desk, Tenant, opened
+from tests.support.installation import operator_of
+from tests.support.payout_shop import EUR, GBP, USD, Shop
+from tests.support.sanctions_import import put
+from tests.support.service import NO_SOLANA
+from tests.support.until import until
+from tests.support.wallet import Wallet
+
+# what became of payments, each almost a day after the one before
+_DAYS = ("succeeded", "failed", "succeeded", "expired", "succeeded", "cancelled", "succeeded")
+_STEP_S = 20 * 3600
+
+
+@dataclass(frozen=True)
+class Office:
+    """A service with a past; `paid` is a payment that a wallet paid, and that was refunded."""
+
+    desk: Desk
+    tenant: Tenant
+    paid: str
+
+    @property
+    def operators(self) -> str:
+        """Where the operator's console is."""
+        return self.desk.service.metrics_url.removesuffix("/console").removesuffix("/metrics")
+
+
+@asynccontextmanager
+async def _stage(home: Path) -> AsyncIterator[Office]:
+    chosen = {**SETTINGS, "solana": NO_SOLANA, "pay_url": "", "console": True, "metrics_port": 0}
+    async with opened(home, **chosen) as desk:
+        yield await _past(desk)
+
+
+async def _past(desk: Desk) -> Office:
+    # in lists it comes after those that were there
+    desk.clock.advance(60)
+    tenant = await desk.tenant()
+    shop = Shop(desk, tenant)
+    for number, outcome in enumerate(_DAYS):
+        desk.clock.advance(_STEP_S)
+        amount = {**(USD, EUR)[number % 2], "value": str(950 + 325 * number)}
+        body = {"amount": amount, "referenceId": f"order-{1001 + number}"}
+        made = await desk.rest.call("POST", CREATE, tenant.headers, body)
+        desk.clock.advance(2 + number)
+        path = f"/v1/sandbox/payments/{made['paymentId']}/simulate"
+        await desk.rest.call("POST", path, tenant.headers, {"outcome": outcome})
+    desk.clock.advance(_STEP_S)
+    paid = await shop.sold(Wallet(key=b"\2" * 32), USD)
+    await shop.refund(paid)
+    desk.clock.advance(_STEP_S)
+    await _blocked(desk, shop)
+    desk.clock.advance(60)
+    await desk.rest.call("POST", CREATE, tenant.headers, {"amount": USD, "referenceId": "order-1"})
+    return Office(desk, tenant, paid)
+
+
+async def _blocked(desk: Desk, shop: Shop) -> None:
+    """A payer that a list names by the time its money comes."""
+    wallet = Wallet(key=b"\3" * 32)
+    made = await desk.rest.call("POST", CREATE, shop.tenant.headers, {"amount": GBP})
+    (option,) = (await desk.rest.options(made["paymentId"], [wallet.account]))["options"]
+    data = option["actions"][0]["data"]["data"]
+    actions = (await desk.rest.fetch(made["paymentId"], option["id"], data))["actions"]
+    async with operator_of(desk.service) as operator:
+        await put(operator, wallet.address)
+    await wallet.perform(desk.chain, actions)
+    await until(lambda: desk.select("SELECT count(*) FROM held_money")[0][0])
+
+
+async def _sign_in(page: Page, base: str, secret: str) -> None:
+    await page.goto(f"{base}/console")
+    await page.get_by_label("Sign in with").fill(secret)
+    await page.get_by_role("button", name="Sign in").click()
+    await page.get_by_role("button", name="Sign out").wait_for()
+
+
+def _merchants(path: str) -> Reach:
+    async def reach(office: Office, page: Page) -> None:
+        base, tenant = office.desk.rest.base, office.tenant
+        await _sign_in(page, base, tenant.secret)
+        await page.goto(base + path.format(merchant=tenant.merchant.id, paid=office.paid))
+
+    return reach
+
+
+def _operators(path: str) -> Reach:
+    async def reach(office: Office, page: Page) -> None:
+        await _sign_in(page, office.operators, office.desk.service.secrets.operator_token)
+        partner = office.tenant.partner.id
+        await page.goto(office.operators + path.format(partner=partner, paid=office.paid))
+
+    return reach
+
+
+def _console(name: str, reach: Reach) -> Picture:
+    return Picture(name, _stage, reach, width=DESKTOP)
+
+
+PICTURES = (
+    _console("console_overview", _merchants("/console")),
+    _console("console_payments", _merchants("/console/payments")),
+    _console("console_payment", _merchants("/console/merchants/{merchant}/payments/{paid}")),
+    _console("console_new", _merchants("/console/payments/new")),
+    _console("operator_status", _operators("/console")),
+    _console("operator_payments", _operators("/console/payments?partner={partner}")),
+    _console("operator_payment", _operators("/console/payments/{paid}")),
+    _console("operator_payouts", _operators("/console/payouts?all=1")),
+    _console("operator_held", _operators("/console/held")),
+    _console("operator_books", _operators("/console/books?check=1")),
+    _console("operator_accounts", _operators("/console/accounts")),
+)
