@@ -22,12 +22,13 @@ from florin_server.domain.settlement.chain_txs import (
 )
 from florin_server.store.engine.query import Statement, operation
 from florin_server.store.ledger import ledger
-from florin_server.store.payments import payments
+from florin_server.store.payments import payments, simulation
 from florin_server.store.settlement import chain_txs, gas, leases, reorg, token_accounts
 from florin_server.store.settlement.chain_txs import FAILURES_MAX, LostLease, NotWaiting
 from florin_server.store.tables.tables import ledger_journal
 from sqlalchemy import select
 
+from tests.support.store_asked import ASKED
 from tests.support.store_kit import (
     ASSET,
     CHAIN,
@@ -300,4 +301,18 @@ async def test_what_was_undone_is_booked_again_and_ends_no_second_time(store):
     assert await store.reader.payment(of.id) == ended
     assert await store.read(payments.events(of.id)) == events
     assert await store.read(ledger.balance("external:shop", ASSET)) == 50_000_000
+    assert await store.read(chain_txs.unsettled_ids(CHAIN)) == frozenset()
+
+
+async def test_what_was_undone_and_is_simulated_then_has_no_second_end(store):
+    """The events of a refund are counted on from the last version of its payment."""
+    of = await accepted(store)
+    watch = reorg.watch(CHAIN, Watcher.SETTLER, [Watched("0xpaid", 9, "0xblock")])
+    (ended,) = await store.write(chain_txs.conclude([success(of)], [], LATER_US, watch))
+    await store.write(reorg.undo_settled(CHAIN, ["0xpaid"], ([of.id], []), LATER_US))
+    events = await store.read(payments.events(of.id))
+    again = simulation.simulate(of.id, Event.SIMULATE_SUCCEEDED, ASKED, LATER_US + 5)
+    after = await store.write(again)
+    assert after == replace(ended, tx_id=f"test:{of.id}")
+    assert await store.read(payments.events(of.id)) == events
     assert await store.read(chain_txs.unsettled_ids(CHAIN)) == frozenset()
