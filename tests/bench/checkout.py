@@ -2,7 +2,7 @@
 
 Pages are compared with an empty route of the same process, by its processor time. Those that are
 open hold a stream of states each; then every payment is called off, and what counts is the time
-from the answer to the merchant until the last page has heard of it.
+from the merchant's request until the last page has heard of it.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _open(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
             "checkout_heard_ms",
             max(held.heard_ms),
             "ms",
-            f"{note}: from the merchant's answer until its page has heard, the slowest of all; "
+            f"{note}: from the merchant's request until its page has heard, the slowest of all; "
             f"median {median(held.heard_ms):.1f} ms",
             at_most=1000,
         ),
@@ -121,11 +121,10 @@ async def _keep(hold: Hold) -> Held:
             await pages.open(one)
         await pages.begun(len(hold.cancels))
         kib = (await settled_kib(hold.pid) - idle) / len(hold.cancels)
-        answered = await _cancelled(hold)
+        asked = await _cancelled(hold)
         await pages.ended(len(hold.cancels))
-        heard = tuple((pages.heard[one] - answered[one]) * 1000 for one in hold.cancels)
-    # a page may hear of it before the merchant has the answer
-    return Held(kib, tuple(max(ms, 0.0) for ms in heard))
+        heard = tuple((pages.heard[one] - asked[one]) * 1000 for one in hold.cancels)
+    return Held(kib, heard)
 
 
 class Pages:
@@ -179,10 +178,11 @@ class _Stream(asyncio.Protocol):
 
 
 async def _cancelled(hold: Hold) -> dict[str, float]:
-    """Calls all payments off, a few at a time; when each was answered."""
+    """Calls all payments off, a few at a time; when each was asked for."""
     left = list(hold.cancels)
     under_way: dict[HttpConnection, str] = {}
-    answered: dict[str, float] = {}
+    asked: dict[str, float] = {}
+    answered: set[str] = set()
     done = asyncio.get_running_loop().create_future()
 
     def on_answer(connection: HttpConnection, status: bytes, body: bytes) -> None:
@@ -190,15 +190,16 @@ async def _cancelled(hold: Hold) -> dict[str, float]:
             if not done.done() and under_way.get(connection) not in answered:
                 done.set_exception(RuntimeError(f"not called off: {status!r} {body!r}"))
             return
-        answered[under_way[connection]] = time.perf_counter()
+        answered.add(under_way[connection])
         if left:
             ask(connection)
         elif len(answered) == len(hold.cancels) and not done.done():
             done.set_result(None)
 
     def ask(connection: HttpConnection) -> None:
-        under_way[connection] = left.pop()
-        connection.ask(hold.cancels[under_way[connection]])
+        under_way[connection] = one = left.pop()
+        asked[one] = time.perf_counter()
+        connection.ask(hold.cancels[one])
 
     loop = asyncio.get_running_loop()
     made = [
@@ -210,4 +211,4 @@ async def _cancelled(hold: Hold) -> dict[str, float]:
     await done
     for connection in made:
         connection.close()
-    return answered
+    return asked
