@@ -83,6 +83,7 @@ def merchants(word: str) -> dict[str, dict]:
             "outcomes": {"succeeded": 1},
             "can_refund": True,
             "can_cancel": True,
+            "can_simulate": True,
             "path": "/x",
         },
         "merchant/create": {

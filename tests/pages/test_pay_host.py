@@ -56,7 +56,7 @@ async def test_a_link_with_the_id_in_its_query_leads_to_the_same_page(desk):
     link = quote(f"{PAY_URL}/{payment_id}", safe="")
     for path in (
         *(f"/?pid={payment_id}", f"/buy?pid={payment_id}", f"/buy/?pid={payment_id}"),
-        *(f"/?pid={link}", f"/?theme=dark&pid=&pid={payment_id}&pid=pay_other#pid=x"),
+        *(f"/?pid={link}", f"/?utm=x&pid=&pid={payment_id}&pid=pay_other#pid=x"),
     ):
         answer = await desk.ask("GET", path.partition("#")[0])
         assert (answer.status, answer.text) == (200, page.text), path
