@@ -25,6 +25,7 @@ ALL = "\n".join(text_of(one) for one in DOCUMENTS)
 # options of other commands than florin
 OF_OTHERS = r"--no-verify|--update|--from-file"
 LINES_MAX = 500
+EXAMPLE_LINES_MAX = 120
 FUNCTION_LINES_MAX = 70
 # also what is not committed yet
 THERE = ("--cached", "--others", "--exclude-standard")
@@ -78,11 +79,21 @@ def test_no_function_is_too_long_to_read(modules):
     assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES_MAX} == {}
 
 
+def test_examples_are_read_at_a_glance(modules):
+    lengths = {
+        path.name: len(path.read_text().splitlines())
+        for path in modules
+        if path.is_relative_to(ROOT / "examples")
+    }
+    assert len(lengths) >= 4
+    assert {name: lines for name, lines in lengths.items() if lines > EXAMPLE_LINES_MAX} == {}
+
+
 def test_every_module_says_what_it_is(modules):
     silent = [
         str(path.relative_to(ROOT))
         for path in modules
-        if path.relative_to(ROOT).parts[0] in {"client", "gateway", "server"}
+        if path.relative_to(ROOT).parts[0] in {"client", "examples", "gateway", "server"}
         if not ast.get_docstring(ast.parse(path.read_text()))
     ]
     assert silent == []
