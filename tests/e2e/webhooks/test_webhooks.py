@@ -6,6 +6,7 @@ import socket
 
 import pytest
 import pytest_asyncio
+from florin_server.store.webhooks import replays
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from tests.support.answering import answering, answers, endless, never
@@ -437,6 +438,27 @@ async def test_all_since_a_time_is_told_again(shop):
             "POST", path, {"since": "2021-01-01T00:00:00Z", "events": ["payment.created"]}
         )
     assert "does not hear of payment.created" in refused.value.message
+
+
+async def test_no_more_waits_for_an_endpoint_than_may(shop, monkeypatch):
+    made = await shop.endpoint()
+    endpoint_id = made["endpoint"]["id"]
+    shop.receiver.say = answers(500)
+    await shop.pay()
+    await shop.failed(endpoint_id)
+    monkeypatch.setattr(replays, "WAITING_MAX", 1)
+    body = {"since": "2020-01-01T00:00:00Z"}
+    with pytest.raises(Refused) as refused:
+        await shop.call("POST", f"/{endpoint_id}/replay-since", body)
+    assert (refused.value.http, refused.value.code) == (429, "rate_limited")
+    # what a paused one is to be told waits for ever, and so would whoever asks again
+    await shop.call("PATCH", f"/{endpoint_id}", {"paused": True})
+    with pytest.raises(Refused) as refused:
+        await shop.call("POST", f"/{endpoint_id}/replay-since", body)
+    assert (refused.value.code, refused.value.message) == (
+        "invalid_state",
+        "Endpoint is paused: resume it first",
+    )
 
 
 async def test_an_endpoint_that_was_deleted_hears_nothing_more(shop):
