@@ -146,9 +146,11 @@ class Customer:
             await asyncio.sleep(_AGAIN_S)
 
 
-async def customers(at: Installation, api: RestApi, told: Told, seed: int) -> list[Customer]:
+async def customers(
+    at: Installation, api: RestApi, told: Told, seed: int, count: int = CUSTOMERS
+) -> list[Customer]:
     """Customers with tokens in their wallets."""
-    wallets = [Wallet(CHAIN) for _ in range(CUSTOMERS)]
+    wallets = [Wallet(CHAIN) for _ in range(count)]
     for one in wallets:
         await at.give(one.address, native=0, units=_PURSE)
     return [Customer(n, api, one, told, seed) for n, one in enumerate(wallets)]

@@ -21,7 +21,7 @@ import aiohttp
 import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.chaos.customers import Told, customers, wrong
+from tests.chaos.customers import CUSTOMERS, Told, customers, wrong
 from tests.support.processes import Installation, installed
 
 # how often metrics are read in all
@@ -38,7 +38,9 @@ _PAUSE_S = 0.05
 Sample = Mapping[str, float]
 
 
-async def soak(folder: Path, seconds: float, seed: int = 7) -> dict[str, Any]:
+async def soak(
+    folder: Path, seconds: float, seed: int = 7, count: int = CUSTOMERS
+) -> dict[str, Any]:
     """Counts of what was done; `levels` has each gauge of each process, second and last third.
 
     `bad` is what differs from what customers were told, `grown` what did not stay level.
@@ -52,7 +54,7 @@ async def soak(folder: Path, seconds: float, seed: int = 7) -> dict[str, Any]:
             urls = _METRICS.findall(served.out)
             async with aiohttp.ClientSession() as session:
                 api = at.rest(session)
-                people = await customers(at, api, told, seed)
+                people = await customers(at, api, told, seed, count)
                 runs = [asyncio.create_task(one.run(ends)) for one in people]
                 runs.append(asyncio.create_task(_reads(at, session, api.base, told, seed, ends)))
                 samples = await _samples(session, urls, seconds, runs)

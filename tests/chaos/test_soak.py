@@ -16,8 +16,9 @@ pytestmark = [
 
 
 async def test_what_processes_use_stays_level(tmp_path):
-    found = await soak(tmp_path, 30)
+    # others want processors too
+    found = await soak(tmp_path, 30, count=2)
     assert found["bad"] == []
     assert found["grown"] == []
-    assert found["stories"] > 30
+    assert found["stories"] > 15
     assert len(found["levels"]) == 2

@@ -277,7 +277,7 @@ class Caller:
     `merchant` is set on merchant paths, `app` when a wallet came with an App-Id. `wcp_profile`
     tells that the caller speaks the deployed wire profile. `network` is where the call came from,
     as limits count addresses. `standing` is looked at again where money moves; the operator has
-    none. `request_id` is set on calls that change something.
+    none. `request_id` is set on calls that change something, or have a key.
     """
 
     live: bool

@@ -233,7 +233,7 @@ class Gate(grpc.aio.ServerInterceptor):
         key = None
         if method.rule.idempotency:
             key = key_of(method, caller, sent.get("idempotency-key"), request)
-        if method.mutates:
+        if method.mutates or key is not None:
             call.caller = replace(caller, idempotency=key, request_id=call.request_id)
         fault = next((v for k, v in entries if k == GATEWAY_FAULT), None)
         if fault is not None:
