@@ -27,7 +27,7 @@ from tests.bench.history import END_US, MERCHANTS, PARTNER, RARE
 from tests.bench.report import Figure
 from tests.bench.size import sized
 
-PAYMENTS = sized(1_000_000, 6_000)
+PAYMENTS = sized(1_000_000, 20_000)
 LIMIT, ROUNDS = 50, sized(15, 1)
 DEPTHS = (0.0, 0.1, 0.5, 0.99)
 _ALL = Filters(PARTNER, live=False)
