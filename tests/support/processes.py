@@ -114,7 +114,7 @@ class Installation:
 
     async def logged(self, line: str, times: int) -> None:
         """Returns once it was logged so often; starts of processes take their time."""
-        await until(lambda: self.count(line) >= times, patience_s=PATIENCE_S)
+        await until(lambda: self.count(line) >= times, patience_s=2 * PATIENCE_S)
 
     def rest(self, session: aiohttp.ClientSession) -> RestApi:
         """At whoever announced itself."""
