@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import re
 
-import aiohttp
 import pytest
 import pytest_asyncio
 from florin_server.web.console.session import IDLE_S, LIFE_S
 
-from tests.support.console import OWN, Person
+from tests.support.console import HOSTILE, OWN, Person
 from tests.support.desk import ORDER, opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-HOSTILE = """</script><script>alert(1)</script>"'&<b onclick='x'>{{ 7 * 7 }}"""
 _LINK = re.compile(r'(?:href|action|data-\w+)="(/console[^"]*)"')
 
 
@@ -23,23 +21,6 @@ async def desk(tmp_path_factory):
     home = tmp_path_factory.mktemp("console")
     async with opened(home, console=True, metrics_port=0) as desk:
         yield desk
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def bare():
-    # cookies are a test's own
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
-        yield session
-
-
-@pytest.fixture
-def person(desk, bare) -> Person:
-    return Person(bare, desk.rest.base)
-
-
-@pytest.fixture
-def operator(desk, bare) -> Person:
-    return Person(bare, desk.service.metrics_url.removesuffix("/metrics"))
 
 
 def token(desk) -> str:

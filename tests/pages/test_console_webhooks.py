@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 
-import aiohttp
 import pytest
 import pytest_asyncio
 from standardwebhooks import Webhook
 
 from tests.support.answering import answering, answers
-from tests.support.console import Person
+from tests.support.console import HOSTILE, Person
 from tests.support.desk import ORDER, opened
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PATH = "/console/webhooks"
-HOSTILE = """</script><script>alert(1)</script>"'&<b onclick='x'>{{ 7 * 7 }}"""
 _SECRET = re.compile(r"whsec_[\w+/=]+")
 _ID = re.compile(r"whe_\w+")
 
@@ -27,22 +25,6 @@ async def desk(tmp_path_factory):
     webhooks = {"networks": ["127.0.0.0/8"], "timeout_s": 1}
     async with opened(home, console=True, metrics_port=0, webhooks=webhooks) as desk:
         yield desk
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def bare():
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
-        yield session
-
-
-@pytest.fixture
-def person(desk, bare) -> Person:
-    return Person(bare, desk.rest.base)
-
-
-@pytest.fixture
-def operator(desk, bare) -> Person:
-    return Person(bare, desk.service.metrics_url.removesuffix("/metrics"))
 
 
 async def made(person, url, **values):

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
+HOSTILE = """</script><script>alert(1)</script>"'&<b onclick='x'>{{ 7 * 7 }}"""
 OWN = {"Sec-Fetch-Site": "same-origin"}
 _HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')
 _FORM = re.compile(r'<form method="post" action="([^"]+)".*?</form>', re.DOTALL)

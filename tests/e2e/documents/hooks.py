@@ -10,6 +10,7 @@ import socket
 from tests.e2e.documents.steps import step
 from tests.support.documents import Block
 from tests.support.newcomer import PATIENCE_S, Walk, begun, ended, typed, until
+from tests.support.until import until as so
 
 HOOKS, EXAMPLES = "docs/webhooks.md", "docs/examples.md"
 # what each terminal reads first, as in "Your first payment"
@@ -88,16 +89,17 @@ async def serving(walk: Walk, name: str, text: str) -> None:
     assert walk.secret
     script = f"export SHOP_PORT={walk.port}\n{text.replace('whsec_…', walk.secret)}"
     await begun(walk, name, TERMINAL + script)
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", walk.port)
-            except OSError:
-                assert walk.beside[name].returncode is None
-                await asyncio.sleep(0.1)
-            else:
-                writer.close()
-                return
+
+    async def takes_connections() -> bool:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", walk.port)
+        except OSError:
+            assert walk.beside[name].returncode is None
+            return False
+        writer.close()
+        return True
+
+    await so(takes_connections, True, patience_s=PATIENCE_S)
 
 
 @step(HOOKS, "On your machine", 1)

@@ -322,12 +322,12 @@ async def refund(walk: Walk, block: Block) -> None:
     asked = json.loads(await walk.shell.run(block.text))
     assert asked["refundId"].startswith("rfnd_")
     payment = "as_merchant $FLORIN_BASE_URL/v1/payments/$PAYMENT_ID"
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            told = json.loads(await walk.shell.run(payment))["refund"]
-            if "completedAt" in told:
-                break
-            await asyncio.sleep(0.1)
+
+    async def over() -> Any:
+        told = json.loads(await walk.shell.run(payment))["refund"]
+        return told if "completedAt" in told else None
+
+    told = await so(over, patience_s=PATIENCE_S)
     assert (told["status"], told["txId"][:2]) == ("succeeded", "0x")
 
 
