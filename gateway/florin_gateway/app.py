@@ -65,7 +65,9 @@ class Gateway:
 
     `services` are the descriptors whose google.api.http rules become routes; RouteError if one of
     them is wrong. Further plain routes may be added before the first request. `observe` is told of
-    every request. `refusals` may answer people who read in a browser what is no RPC.
+    every request. `refusals` may answer people who read in a browser what is no RPC. Gateways of
+    the same services in one process may share a `codec`, which compiles for them once; it then
+    says what becomes of unknown members, instead of the settings.
     """
 
     def __init__(
@@ -76,13 +78,14 @@ class Gateway:
         *,
         observe: Observe | None = None,
         refusals: Refusals | None = None,
+        codec: Codec | None = None,
     ) -> None:
         self.settings = settings or GatewaySettings()
         self._observe = observe
         self._refusals = refusals
         self.rules = HeaderRules(self.settings.headers)
         self._router: Router[Binding | PlainRoute] = Router()
-        codec = Codec(ignore_unknown=self.settings.ignore_unknown)
+        codec = codec or Codec(ignore_unknown=self.settings.ignore_unknown)
         self.bindings = list(compile_routes(services, backend, codec))
         check_aliases(self.bindings, self.rules)
         add_routes(self._router, self.bindings)

@@ -19,7 +19,6 @@ from tests.mutation.groups import Group
 
 ROOT = Path(__file__).parents[2]
 _PACKAGE = "florin_server"
-# what tests read beside the package
 # what tests read and import besides the code that is changed
 BESIDE = (
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md", "Makefile", "docs"),
@@ -262,8 +261,9 @@ def _mutmut() -> str:
 
 def _env(folder: Path | None = None, mutant: str = "") -> dict[str, str]:
     """What runs see; with a mutant those that do not run below mutmut."""
-    # equal seeds for every mutant; and nothing of the tests goes to npm
-    seen = {**os.environ, "PYTHONHASHSEED": "0"}
+    # equal seeds for every mutant, and none waits for a database server of its own: what is mutated
+    # is the same on all of them
+    seen = {**os.environ, "PYTHONHASHSEED": "0", "FLORIN_TEST_STORES": "sqlite"}
     if folder is not None:
         places = (folder.resolve() / "mutants" / "src", folder.resolve() / "mutants")
         seen |= {"MUTANT_UNDER_TEST": mutant, "PYTHONPATH": os.pathsep.join(map(str, places))}

@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 import aiohttp
@@ -74,7 +75,7 @@ class Outbound:
     ) -> None:
         self._reach = reach
         self._resolver = resolver or DnsResolver()
-        self._trust = trust or ssl.create_default_context()
+        self._trust = trust or _of_the_machine()
 
     async def send(
         self,
@@ -187,6 +188,12 @@ class _Pinned(AbstractResolver):
         made = socket.socket(family, kind, protocol)
         made.setblocking(False)
         return made
+
+
+@cache
+def _of_the_machine() -> ssl.SSLContext:
+    """What the machine trusts, read once: that takes longer than the rest of a start."""
+    return ssl.create_default_context()
 
 
 def _url(text: str) -> URL:

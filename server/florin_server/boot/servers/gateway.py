@@ -12,6 +12,7 @@ from types import MappingProxyType
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local
 from florin_gateway.forwarded import PROXY_PROTOCOL, Proxies
+from florin_gateway.jsoncodec import Codec
 from florin_gateway.observed import Observe
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 from florin_gateway.remote import Remote
@@ -35,6 +36,9 @@ from florin_server.web.people.page import refusal
 _log = logging.getLogger(__name__)
 
 Problems = Callable[[], Awaitable[Mapping[str, str]]]
+
+# compiled once, whatever starts in this process
+_CODEC = Codec()
 
 # wallets in browsers read every answer here, of paths that do not exist too
 _CORS_PATHS = ("/v1/gateway/*", *web.CORS_PATHS)
@@ -148,7 +152,8 @@ async def _start(
     observe: Observe | None = None,
 ) -> HttpServer:
     chosen = GatewaySettings(headers=HEADERS, cors_paths=_CORS_PATHS, proxies=proxies)
-    gateway = Gateway(backend, PUBLIC, chosen, observe=observe, refusals=refusal if pages else None)
+    refusals = refusal if pages else None
+    gateway = Gateway(backend, PUBLIC, chosen, observe=observe, refusals=refusals, codec=_CODEC)
     gateway.reserve(*web.RESERVED)
 
     async def healthz(_request: PlainRequest) -> PlainAnswer:
