@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.mutation.groups import Group
+from tests.support import postgres
 
 ROOT = Path(__file__).parents[2]
 _PACKAGE = "florin_server"
@@ -88,6 +89,10 @@ def mutated(
     """
     if anew:
         shutil.rmtree(folder, ignore_errors=True)
+    os.environ["FLORIN_TEST_STORES"] = ",".join(group.stores)
+    if postgres.POSTGRES in group.stores:
+        # one for all: a server of its own takes each mutant longer than its tests
+        postgres.server()
     _forget(folder, again)
     _lay_out(group, folder, patience)
     command = [_mutmut(), "run", "--max-children", str(jobs)]
@@ -261,9 +266,8 @@ def _mutmut() -> str:
 
 def _env(folder: Path | None = None, mutant: str = "") -> dict[str, str]:
     """What runs see; with a mutant those that do not run below mutmut."""
-    # equal seeds for every mutant, and none waits for a database server of its own: what is mutated
-    # is the same on all of them
-    seen = {**os.environ, "PYTHONHASHSEED": "0", "FLORIN_TEST_STORES": "sqlite"}
+    # equal seeds for every mutant
+    seen = {**os.environ, "PYTHONHASHSEED": "0"}
     if folder is not None:
         places = (folder.resolve() / "mutants" / "src", folder.resolve() / "mutants")
         seen |= {"MUTANT_UNDER_TEST": mutant, "PYTHONPATH": os.pathsep.join(map(str, places))}

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.support import postgres
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Modules, as globs below the package, and tests, as globs below `tests`."""
+    """Modules, as globs below the package, and tests, as globs below `tests`.
+
+    Tests of several stores run on `stores`: most modules are the same on all of them.
+    """
 
     modules: tuple[str, ...]
     tests: tuple[str, ...]
+    stores: tuple[str, ...] = (postgres.SQLITE,)
 
 
 GROUPS = {
@@ -116,6 +122,8 @@ GROUPS = {
             "store/payments/key_turns.py",
         ),
         ("contract/access/test_shared_*.py", "unit/test_tally.py", "unit/test_limits.py"),
+        # where others have the same store
+        (postgres.SQLITE, postgres.POSTGRES),
     ),
     "evidence": Group(
         ("rails/*/reading/evidence.py",),

@@ -8,8 +8,9 @@ import pytest
 from florin_server.clock import TestClock
 from florin_server.config import LimitSettings
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.flows.limits.limit import Quota
+from florin_server.flows.limits.limit import Limit, Quota
 from florin_server.flows.limits.limits import Limits
+from florin_server.meters import Meters
 
 START_US = 1_800_000_000_000_000
 
@@ -169,3 +170,81 @@ def test_a_place_that_is_not_had_is_not_kept():
     release()
     merchant()
     assert not taken.held.counted
+
+
+def test_processes_of_two_versions_know_each_limit_by_the_same_name():
+    """Whoever renames one lets callers through twice while a new version is rolled out."""
+    assert [one.kind for one in limits().rates] == [
+        *("key", "app", "address", "app_total", "options", "confirm", "signed", "payment_total"),
+        *("cancel", "form", "failure", "page", "guard"),
+    ]
+
+
+def test_what_is_refused_is_counted_by_its_setting():
+    meters = Meters()
+    chosen = LimitSettings(payment_burst=1, key_burst=1, held_per_address=1)
+    taken = Limits(chosen, TestClock(START_US), meters)
+    for _ in range(3):
+        taken.key("key_1")
+    taken.cancel("pay_1", "192.0.2.1")
+    taken.form("ticket", "ipv4:192.0.2.1:1")
+    taken.held.by_nobody("192.0.2.1")
+    for refused in (
+        lambda: taken.cancel("pay_1", "192.0.2.1"),
+        lambda: taken.form("ticket", "ipv4:192.0.2.1:1"),
+        lambda: taken.held.by_nobody("192.0.2.1"),
+    ):
+        with pytest.raises(FlorinError):
+            refused()
+    told = meters.registry.get_sample_value
+    counts = {
+        name: told("florin_limit_refusals_total", {"limit": name})
+        for name in ("key", "payment", "held_per_address")
+    }
+    assert counts == {"key": 2, "payment": 2, "held_per_address": 1}
+
+
+def one_limit(clock: TestClock) -> Limit:
+    return Limit("key", 60, 6, clock, lambda: None)
+
+
+def test_one_alone_may_owe_no_more_than_its_burst():
+    limit = one_limit(TestClock(START_US))
+    limit.take("a")
+    told = limit.taken("a", START_US)
+    # a call a second, of which nothing is counted for others
+    assert (limit.kind, told.calls, told.ahead_us, told.most_us) == ("key", 0, 1_000_000, 6_000_000)
+
+
+def test_there_may_be_nobody_who_wants_to_know_what_is_due():
+    limit = one_limit(TestClock(START_US))
+    limit.among(2)
+    for _ in range(6):
+        assert limit.check("a") is None
+    assert [name for _, name in limit.untold()] == ["a"]
+    assert limit.taken("a", START_US).most_us == 12_000_000
+
+
+def test_what_is_given_back_is_not_told():
+    limit = one_limit(TestClock(START_US))
+    limit.among(2)
+    for _ in range(3):
+        limit.take("a")
+    limit.give_back("a")
+    assert limit.taken("a", START_US).calls == 2
+
+
+def test_what_one_alone_gave_back_is_not_made_good_with_others():
+    limit = one_limit(TestClock(START_US))
+    limit.take("a")
+    limit.give_back("a")
+    limit.among(2)
+    limit.take("a")
+    assert limit.taken("a", START_US).calls == 1
+
+
+def test_one_alone_learns_of_nobody():
+    limit = one_limit(TestClock(START_US))
+    limit.take("a")
+    limit.told("a", 1, START_US + 600_000_000)
+    assert limit.take("a").admitted

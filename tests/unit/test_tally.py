@@ -90,6 +90,24 @@ def test_memory_is_bounded_and_the_oldest_is_forgotten():
     assert len(told) == 3
 
 
+def test_what_is_just_the_share_after_it_was_told_is_due_still():
+    told = tally()
+    for _ in range(6):
+        told.add("a")
+    assert told.told("a", 3) == 3
+    assert list(told.due()) == [(1.0, "a")]
+
+
+def test_a_key_may_be_told_that_was_not_due():
+    told = tally()
+    told.add("a")
+    assert told.told("a", 1) == 0
+
+
+def test_nobody_is_to_be_told_in_the_beginning():
+    assert Tally(100).share == 0
+
+
 def test_who_is_alone_counts_nothing_any_more():
     told = tally(share=1)
     told.add("a")

@@ -6,7 +6,7 @@ import asyncio
 import random
 
 import pytest
-from florin_server.domain.errors import FlorinError
+from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.gcra import Bucket
 from florin_server.domain.tally import share_of
 from florin_server.flows.limits import sharing
@@ -48,6 +48,43 @@ async def test_processes_know_how_many_they_are(engine, tmp_path):
         advance(found, 2)
         await found[0].exchange()
         assert found[0].sharing.processes == 2
+
+
+async def test_a_process_knows_of_nobody_before_it_asked(engine, tmp_path):
+    async with processes(engine, tmp_path, 1) as (one,):
+        new = process(one.store, "new")
+        assert (new.sharing.processes, new.sharing.exchanged_us) == (1, 0)
+        await new.exchange()
+        assert (new.sharing.processes, new.sharing.exchanged_us) == (2, NOW_US)
+        told = new.meters.registry.get_sample_value
+        assert told("florin_limit_exchanges_total", {"outcome": "done"}) == 1
+
+
+async def test_time_goes_on_after_the_clock_that_was_ahead_is_gone(engine, tmp_path):
+    async with processes(engine, tmp_path, 2, ahead_s=100) as (behind, ahead):
+        await ahead.exchange()
+        await behind.exchange()
+        assert behind.sharing.processes == 2
+        for _ in range(6):
+            advance([behind], 1)
+            await behind.exchange()
+        assert behind.sharing.processes == 1
+
+
+async def test_budgets_of_two_kinds_are_two_though_they_have_one_name(engine, tmp_path):
+    both = {"guard_per_minute": RATE, "guard_burst": BURST}
+    both |= {"address_per_minute": RATE, "address_burst": BURST}
+    async with processes(engine, tmp_path, 2, **both) as (first, second):
+        for _ in range(BURST):
+            first.limits.guard("192.0.2.1")
+        await first.exchange()
+        for _ in range(UNTOLD):
+            second.limits.open_call("192.0.2.1")
+        await second.exchange()
+        for _ in range(BURST - UNTOLD):
+            second.limits.open_call("192.0.2.1")
+        with pytest.raises(FlorinError):
+            second.limits.open_call("192.0.2.1")
 
 
 async def test_one_alone_keeps_no_rows(engine, tmp_path):
@@ -262,6 +299,86 @@ async def test_rows_of_one_process_are_bounded_and_old_ones_go(engine, tmp_path,
             advance([first, second], 80)
             await first.exchange()
             assert await _rows(first, tmp_path) == rows
+
+
+async def test_a_full_table_has_room_again_for_what_comes_after_it_is_whole(
+    engine, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(sharing, "_ROWS_MAX", 1)
+    async with processes(engine, tmp_path, 2, **KEY) as (first, second):
+        first.takes(UNTOLD, "old")
+        await first.exchange()
+        first.takes(UNTOLD, "new")
+        await first.exchange()
+        assert first.sharing.rows == 1
+        # sooner than old rows are looked for
+        advance([first, second], 2)
+        first.takes(UNTOLD, "new")
+        await first.exchange()
+        second.takes(UNTOLD, "new")
+        await second.exchange()
+        assert second.takes(BURST, "new") < BURST - UNTOLD
+
+
+async def _old_rows(first, second, count):
+    """So many budgets of the first that have been whole for more than a minute."""
+    for number in range(count):
+        first.takes(UNTOLD, f"busy {number}")
+    await first.exchange()
+    advance([first, second], 80)
+
+
+async def test_old_rows_go_a_few_at_a_time_until_none_is_left(engine, tmp_path, monkeypatch):
+    monkeypatch.setattr(sharing, "_FORGET_MAX", 2)
+    async with processes(engine, tmp_path, 2, **KEY) as (first, second):
+        await _old_rows(first, second, 5)
+        left = []
+        for _ in range(3):
+            await first.exchange()
+            left.append(await _rows(first, tmp_path))
+        assert left == [3, 1, 0]
+
+
+async def test_old_rows_are_looked_for_every_ten_seconds(engine, tmp_path, monkeypatch):
+    async with processes(engine, tmp_path, 2, **KEY) as (one, _):
+        write, asked = one.store.write, []
+
+        async def counted(op):
+            asked.append(op)
+            return await write(op)
+
+        monkeypatch.setattr(one.store, "write", counted)
+        counts = []
+        for seconds in (9, 2, 1, 9):
+            advance([one], seconds)
+            await one.exchange()
+            counts.append(len(asked))
+            asked.clear()
+        # beside what is exchanged
+        assert counts == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "error", [StoreUnavailable("it was pulled out"), FlorinError(Code.INTERNAL_ERROR)]
+)
+async def test_old_rows_stay_while_the_store_is_down(engine, tmp_path, monkeypatch, error):
+    async with processes(engine, tmp_path, 2, **KEY) as (first, second):
+        await _old_rows(first, second, 1)
+        write, asked = first.store.write, []
+
+        async def failing(op):
+            asked.append(op)
+            if len(asked) > 1:
+                raise error
+            return await write(op)
+
+        with monkeypatch.context() as down:
+            down.setattr(first.store, "write", failing)
+            await first.exchange()
+        assert len(asked) == 2
+        assert first.sharing.exchanged_us == first.clock.now_us()
+        await first.exchange()
+        assert await _rows(first, tmp_path) == 0
 
 
 @pytest.mark.parametrize("seed", range(8))
