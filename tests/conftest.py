@@ -10,6 +10,7 @@ import grpc
 import pytest
 import pytest_asyncio
 import uvloop
+from florin_server.boot import memory
 from florin_server.boot.servers import gateway
 from florin_server.boot.service import Service
 from hypothesis import HealthCheck, settings
@@ -35,6 +36,7 @@ def pytest_configure(config):
 
     Hypothesis otherwise draws others each time, and fails a test that a busy machine makes slow.
     """
+    memory.collect_rarely()
     seeded = config.getoption("--hypothesis-seed") is not None
     settings.register_profile(
         "repeated",
@@ -78,6 +80,11 @@ def pytest_collection_modifyitems(config, items):
     if again:
         config.hook.pytest_deselected(items=again)
         items[:] = [item for item in items if item not in again]
+
+
+def pytest_collection_finish():
+    """Modules and thousands of tests stay, so that the collector need not walk through them."""
+    memory.keep()
 
 
 @pytest.fixture(scope="module")

@@ -98,6 +98,7 @@ GROUPS = {
             "store/payments/idempotency.py",
         ),
         (
+            "contract/access/test_shared_turns.py",
             "contract/store/test_store_races.py",
             "e2e/payments/test_guarded_keys.py",
             "e2e/payments/test_idempotency.py",
@@ -106,6 +107,8 @@ GROUPS = {
             "wire/test_crowding.py",
             "wire/test_remembered.py",
         ),
+        # where others have the same store
+        (postgres.SQLITE, postgres.POSTGRES),
     ),
     "limits": Group(
         ("flows/limits/limits.py",),
@@ -122,7 +125,6 @@ GROUPS = {
             "store/payments/key_turns.py",
         ),
         ("contract/access/test_shared_*.py", "unit/test_tally.py", "unit/test_limits.py"),
-        # where others have the same store
         (postgres.SQLITE, postgres.POSTGRES),
     ),
     "evidence": Group(

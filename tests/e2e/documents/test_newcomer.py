@@ -9,7 +9,7 @@ import pytest
 from tests.newcomer import followed
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.slow,
     pytest.mark.skipif(
         shutil.which("curl") is None or shutil.which("make") is None,
         reason="the README types both",
