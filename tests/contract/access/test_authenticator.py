@@ -328,3 +328,17 @@ async def test_so_many_are_remembered_at_a_time(gate, monkeypatch):
     assert (await gate.caller(ACCOUNT, api_key=secrets[2])).version == OLD
     for secret in secrets[:2]:
         assert await gate.code(ACCOUNT, api_key=secret) is Code.FORBIDDEN
+
+
+async def test_whoever_proved_a_key_before_names_it_and_nobody_else_may(gate):
+    """A session of a console holds no secret."""
+    key, secret = await gate.key()
+    at_console = Gate(gate.app, Authenticator(gate.app, PEPPER, TOKEN, proven=True))
+    named = {"api_key": key.key_id, "merchant_id": "mrch_1"}
+    caller = await at_console.caller(READ, **named)
+    assert (caller.standing.key_id, caller.merchant.id) == (key.key_id, "mrch_1")
+    assert await gate.code(READ, **named) is Code.INVALID_API_KEY
+    assert await at_console.code(READ, **{**named, "api_key": secret}) is Code.INVALID_API_KEY
+    await gate.key(key_id="offKey00")
+    off = {**named, "api_key": "offKey00"}
+    assert await at_console.code(READ, **off) is Code.INVALID_API_KEY
