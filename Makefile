@@ -38,7 +38,7 @@ up: $(RUN)
 	$(BIN)/florin up
 
 # three on two processors: tests wait for processes of their own for half of the time
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := TMPDIR="$$($(BIN)/python -m tests.scratch)" $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # what takes minutes: campaigns, benches, browsers, notebooks
 ifneq ($(CI),true)

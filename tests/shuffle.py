@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from tests import scratch
+
 RUNS = 20
 FOLDER = Path("build/shuffle")
 # as `make test`
@@ -55,7 +57,7 @@ def run(seed: int, paths: Sequence[str]) -> Run:
     FOLDER.mkdir(parents=True, exist_ok=True)
     report, log = FOLDER / f"{seed}.xml", FOLDER / f"{seed}.log"
     report.unlink(missing_ok=True)
-    env = {**os.environ, "PYTHONHASHSEED": str(seed)}
+    env = {**os.environ, "PYTHONHASHSEED": str(seed), "TMPDIR": str(scratch.folder())}
     started = time.monotonic()
     with log.open("wb") as output:
         done = subprocess.run(

@@ -301,11 +301,12 @@ async def test_rows_of_one_process_are_bounded_and_old_ones_go(engine, tmp_path,
             assert await _rows(first, tmp_path) == rows
 
 
+@pytest.mark.parametrize("ahead_s", [0, 100])
 async def test_a_full_table_has_room_again_for_what_comes_after_it_is_whole(
-    engine, tmp_path, monkeypatch
+    engine, tmp_path, monkeypatch, ahead_s
 ):
     monkeypatch.setattr(sharing, "_ROWS_MAX", 1)
-    async with processes(engine, tmp_path, 2, **KEY) as (first, second):
+    async with processes(engine, tmp_path, 2, ahead_s=ahead_s, **KEY) as (first, second):
         first.takes(UNTOLD, "old")
         await first.exchange()
         first.takes(UNTOLD, "new")

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 from florin_server import __version__
@@ -33,46 +34,66 @@ print(json.dumps([status, sorted(sys.modules)]), file=sys.stderr)
 """
 
 
-def loaded(*words: str, **changes: str) -> tuple[int, set[str]]:
-    """How a command ended, and what of the slow it had loaded by then."""
-    done = subprocess.run(
+SERVER = "--server=127.0.0.1:1"
+OF_A_MERCHANT = (SERVER, "--api-key=a", "--merchant=b")
+ASKING = [
+    ("payments", "create", "12.50 USD"),
+    ("payments", "list"),
+    ("payments", "show", "pay_1"),
+    ("payments", "tail", "pay_1"),
+    ("payments", "cancel", "pay_1", "--yes"),
+    ("payments", "refund", "pay_1", "--yes"),
+    ("merchants", "list"),
+    ("merchants", "destinations", "mrch_1"),
+    ("trigger", "succeeded"),
+]
+
+
+def look(*words: str, **changes: str) -> subprocess.Popen[str]:
+    """A command under way, which tells in the end what it loaded."""
+    return subprocess.Popen(
         [sys.executable, "-c", LOOK, *words],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=True,
         env={"PATH": "/usr/bin:/bin", **changes},
-        timeout=60,
     )
-    status, modules = json.loads(done.stderr.splitlines()[-1])
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, set[str]]:
+    """How a command ended, and what of the slow it had loaded by then."""
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    status, modules = json.loads(err.splitlines()[-1])
     found = {one for name in modules for one in SLOW if name == one or name.startswith(f"{one}.")}
     return status, found
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["payments", "create", "12.50 USD"],
-        ["payments", "list"],
-        ["payments", "show", "pay_1"],
-        ["payments", "tail", "pay_1"],
-        ["payments", "cancel", "pay_1", "--yes"],
-        ["payments", "refund", "pay_1", "--yes"],
-        ["merchants", "list"],
-        ["merchants", "destinations", "mrch_1"],
-        ["trigger", "succeeded"],
-    ],
-    ids=" ".join,
-)
-def test_what_only_asks_a_server_loads_nothing_of_one(words):
-    server = ["--server=127.0.0.1:1", "--api-key=a", "--merchant=b"]
-    assert loaded(*words, *server) == (5, set())
+def loaded(*words: str, **changes: str) -> tuple[int, set[str]]:
+    return ended(look(*words, **changes))
 
 
-def test_an_export_from_a_server_loads_no_store(tmp_path):
-    words = ["export", "--to", str(tmp_path / "out"), "--server=127.0.0.1:1"]
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory) -> Iterator[dict[tuple[str, ...], subprocess.Popen[str]]]:
+    """All that ask a server which does not answer, for the seconds until each gives up."""
+    out = tmp_path_factory.mktemp("exported") / "out"
     key = {"FLORIN_PARTNER_KEY": "a", "FLORIN_MERCHANT_ID": "b"}
+    begun = {words[:2]: look(*words, *OF_A_MERCHANT) for words in ASKING}
+    begun["export",] = look("export", "--to", str(out), SERVER, **key)
+    yield begun
+    for one in begun.values():
+        one.kill()
+        one.communicate()
+
+
+@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+def test_what_only_asks_a_server_loads_nothing_of_one(asking, words):
+    assert ended(asking[words[:2]]) == (5, set())
+
+
+def test_an_export_from_a_server_loads_no_store(asking):
     # of the flows those of exports alone, which know no store
-    assert loaded(*words, **key) == (1, {"florin_server.flows"})
+    assert ended(asking["export",]) == (1, {"florin_server.flows"})
 
 
 def test_help_loads_nothing_either():
