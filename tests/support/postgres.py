@@ -262,4 +262,5 @@ async def _make(name: str) -> None:
 def _create(name: str, template: str, like: str = "") -> str:
     if template == "template0":
         like = like or "ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'"
-    return f"CREATE DATABASE {name} TEMPLATE {template} {like}"
+    # half the time of what writes each page to the log
+    return f"CREATE DATABASE {name} TEMPLATE {template} {like} STRATEGY FILE_COPY"
