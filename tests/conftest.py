@@ -24,6 +24,8 @@ from tests.support.desk import Desk, opened
 from tests.support.service import running
 from tests.support.wallet import Wallet
 
+_MANY = 1_000
+
 
 def pytest_addoption(parser):
     parser.addoption(
@@ -82,9 +84,13 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in again]
 
 
-def pytest_collection_finish():
-    """Modules and thousands of tests stay, so that the collector need not walk through them."""
-    memory.keep()
+def pytest_collection_finish(session):
+    """Modules and thousands of tests stay, so that the collector need not walk through them.
+
+    With a few tests this takes longer than it saves.
+    """
+    if len(session.items) > _MANY:
+        memory.keep()
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests import scratch
 from tests.mutation.groups import Group
 from tests.support import postgres
 
@@ -267,7 +268,7 @@ def _mutmut() -> str:
 def _env(folder: Path | None = None, mutant: str = "") -> dict[str, str]:
     """What runs see; with a mutant those that do not run below mutmut."""
     # equal seeds for every mutant
-    seen = {**os.environ, "PYTHONHASHSEED": "0"}
+    seen = {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": str(scratch.folder())}
     if folder is not None:
         places = (folder.resolve() / "mutants" / "src", folder.resolve() / "mutants")
         seen |= {"MUTANT_UNDER_TEST": mutant, "PYTHONPATH": os.pathsep.join(map(str, places))}
