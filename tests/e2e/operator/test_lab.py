@@ -21,7 +21,7 @@ from florin_server.cli.service import lab
 from tests.support.command import PATIENCE_S, begin, florin, told
 from tests.support.until import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/lab\?(token=\w+)")
 ARGUMENTS = ("--no-browser", "--port=0")
