@@ -90,7 +90,6 @@ def mutated(
     """
     if anew:
         shutil.rmtree(folder, ignore_errors=True)
-    os.environ["FLORIN_TEST_STORES"] = ",".join(group.stores)
     if postgres.POSTGRES in group.stores:
         # one for all: a server of its own takes each mutant longer than its tests
         postgres.server()
@@ -100,7 +99,7 @@ def mutated(
     log = folder / "mutmut.log"
     with log.open("w") as said:
         ended = subprocess.run(
-            command, cwd=folder, stdout=said, stderr=subprocess.STDOUT, env=_env(), check=False
+            command, cwd=folder, stdout=said, stderr=subprocess.STDOUT, env=_on(group), check=False
         )
     if ended.returncode:
         lines = log.read_text().replace("\r", "\n").splitlines()
@@ -158,7 +157,7 @@ def _run_imported(group: Group, folder: Path, jobs: int) -> None:
             [*command, *more],
             cwd=folder / "mutants",
             capture_output=True,
-            env=_env(folder, mutant=name),
+            env=_on(group, _env(folder, mutant=name)),
             check=False,
         )
         return ended.returncode
@@ -263,6 +262,11 @@ def _asked(folder: Path, command: Sequence[str], given: str = "", mutant: str = 
 
 def _mutmut() -> str:
     return str(Path(sys.executable).with_name("mutmut"))
+
+
+def _on(group: Group, seen: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What runs of tests see, which run on the stores of their group."""
+    return {**(seen or _env()), "FLORIN_TEST_STORES": ",".join(group.stores)}
 
 
 def _env(folder: Path | None = None, mutant: str = "") -> dict[str, str]:

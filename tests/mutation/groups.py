@@ -124,7 +124,12 @@ GROUPS = {
             "store/limits/sharing.py",
             "store/payments/key_turns.py",
         ),
-        ("contract/access/test_shared_*.py", "unit/test_tally.py", "unit/test_limits.py"),
+        (
+            "contract/access/test_shared_*.py",
+            "unit/test_limits.py",
+            "unit/test_places.py",
+            "unit/test_tally.py",
+        ),
         (postgres.SQLITE, postgres.POSTGRES),
     ),
     "evidence": Group(

@@ -262,5 +262,13 @@ async def _make(name: str) -> None:
 def _create(name: str, template: str, like: str = "") -> str:
     if template == "template0":
         like = like or "ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'"
-    # half the time of what writes each page to the log
-    return f"CREATE DATABASE {name} TEMPLATE {template} {like} STRATEGY FILE_COPY"
+    else:
+        like = f"{like} {_by_files()}"
+    return f"CREATE DATABASE {name} TEMPLATE {template} {like}"
+
+
+@cache
+def _by_files() -> str:
+    """What copies files, in half the time of what logs each page; 14 does nothing else."""
+    ((version,),) = at_once(lambda: rows(server(), "SHOW server_version_num"))
+    return "STRATEGY FILE_COPY" if int(version) >= 150_000 else ""
