@@ -31,9 +31,11 @@ async def desk(tmp_path_factory):
         yield desk
 
 
-@pytest.fixture
-def node(desk) -> SolanaNode:
-    return SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+@pytest_asyncio.fixture(loop_scope="module")
+async def node(desk):
+    node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+    yield node
+    await node.fault("clear")
 
 
 async def sold(desk, wallet: SolanaWallet, token: int, headers=None) -> str:
@@ -120,7 +122,7 @@ async def test_a_transaction_that_lapsed_is_made_anew_and_pays_once(desk, node, 
     wallet = SolanaWallet()
     payment_id = await sold(desk, wallet, 0)
     held = await node.balance(wallet.address)
-    await node.fault("answer", method="sendTransaction", effect="drop", times=1)
+    await node.fault("answer", method="sendTransaction", effect="drop", times=1000)
     body = {"paymentId": payment_id}
     await desk.rest.call("POST", "/v1/refunds", desk.rest.merchant, body)
 
@@ -128,7 +130,6 @@ async def test_a_transaction_that_lapsed_is_made_anew_and_pays_once(desk, node, 
         return (await desk.rest.detail(payment_id))["refund"].get("txId")
 
     first = await until(tx_id)
-    await node.fault("answer", method="sendTransaction", effect="drop", times=1000)
     await node.fault("slots", slots=200)
     desk.clock.advance(11)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin_server.chains.solana import spl
 from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.settlement.chain_txs import ChainTx
@@ -21,13 +20,9 @@ from florin_server.rails.types import Head, RailUnavailable
 from florin_server.store.engine.query import StoreUnavailable
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs
-from solders.hash import Hash
-from solders.keypair import Keypair
-from solders.message import MessageV0
-from solders.transaction import VersionedTransaction
 
 from tests.support.desk import Desk, opened
-from tests.support.solana import SolanaNode, SolanaWallet, passing, wire
+from tests.support.solana import SolanaNode, SolanaWallet, passing
 from tests.support.solana_offers import PRICE, Offer, offered
 from tests.support.turns import one_more_turn
 from tests.support.until import until
@@ -96,29 +91,6 @@ async def paid(node: SolanaNode, offer: Offer) -> int:
     return 10_000 * 10**6 - await node.balance(offer.wallet.address)
 
 
-async def spend(node: SolanaNode, wallet: SolanaWallet, left: int) -> None:
-    """The buyer sends its tokens elsewhere."""
-    mint = SOLNET.tokens[0]
-    key, to = wallet.key.pubkey(), Keypair().pubkey()
-    moves = [
-        spl.create_associated(key, to, spl.pubkey(mint.address), spl.TOKEN),
-        spl.transfer_checked(
-            spl.TOKEN,
-            spl.pubkey(mint.address),
-            mint.decimals,
-            owner=key,
-            source=spl.associated(key, spl.pubkey(mint.address), spl.TOKEN),
-            dest=spl.associated(to, spl.pubkey(mint.address), spl.TOKEN),
-            amount=await node.balance(wallet.address) - left,
-        ),
-    ]
-    latest = await node.ask("getLatestBlockhash", {"commitment": "processed"})
-    blockhash = Hash.from_string(latest["value"]["blockhash"])
-    message = MessageV0.try_compile(key, moves, [], blockhash)
-    sent = wire(VersionedTransaction(message, [wallet.key]))
-    await node.ask("sendTransaction", sent, {"encoding": "base64"})
-
-
 async def test_a_payment_is_final_at_final_depth_and_not_before(desk, node, offer):
     merchant = desk.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
     before = await node.balance(merchant)
@@ -156,10 +128,10 @@ async def test_a_transaction_that_never_lands_fails_the_payment_once_it_lapsed(d
 
 
 async def test_a_balance_that_is_gone_when_it_lands_fails_the_payment(desk, node, offer):
-    await node.fault("answer", method="sendTransaction", effect="drop")
+    await node.fault("answer", method="sendTransaction", effect="drop", times=1000)
     await offer.confirm()
     await journaled(desk, 1)
-    await spend(node, offer.wallet, PRICE - 1)
+    await node.spend(offer.wallet, 10_000 * 10**6 - PRICE + 1, after={"kind": "clear"})
     assert await ended(desk, node, offer, slots=2) == "failed"
     assert await node.balance(offer.wallet.address) == PRICE - 1
 
@@ -186,7 +158,7 @@ async def test_a_payer_with_two_payments_and_money_for_one(desk, node):
     first, second = [
         await offered(desk.rest, wallet, expiresAt=desk.now + 86_400) for _ in range(2)
     ]
-    await spend(node, wallet, PRICE + PRICE // 2)
+    await node.spend(wallet, 10_000 * 10**6 - PRICE - PRICE // 2)
     await first.fetch()
     await second.fetch()
     await node.fault("landing", paused=True)

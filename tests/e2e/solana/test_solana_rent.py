@@ -179,14 +179,14 @@ async def test_a_payment_that_fails_leaves_the_account_to_the_next(desk, crook):
     offer = await crook.offer()
     assert offer is not None
     # the broadcast gets lost, and the money is gone before the next one
-    await crook.node.fault("answer", method="sendTransaction", effect="drop", times=1)
+    await crook.node.fault("answer", method="sendTransaction", effect="drop", times=1000)
     await offer.confirm()
     await until(lambda: _sent(desk))
     assert len(remembered(desk, crook.address)) == 1
     # others wait for it meanwhile
     assert await crook.offer() is None
     held = await crook.node.balance(crook.buyer.address)
-    await crook.node.spend(crook.buyer, held - UNITS + 1)
+    await crook.node.spend(crook.buyer, held - UNITS + 1, after={"kind": "clear"})
     before, watching = await relayer(desk), asyncio.create_task(offer.final())
     await until(watching.done, meanwhile=passing(desk, crook.node))
     assert (await watching)["status"] == "failed"
