@@ -26,7 +26,11 @@ from pydantic import SecretStr
 T = TypeVar("T")
 SQLITE, POSTGRES, SERIALIZABLE = "sqlite", "postgres", "postgres-serializable"
 # nothing is lost but by a crash of the machine
-_FAST = ("fsync = off", "full_page_writes = off", "log_min_messages = panic")
+_FAST = (
+    *("fsync = off", "full_page_writes = off", "log_min_messages = panic"),
+    # it would go round hundreds of databases that are there for seconds
+    "autovacuum = off",
+)
 
 
 def is_there() -> bool:

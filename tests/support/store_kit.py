@@ -178,9 +178,9 @@ async def created(store: Store, **changes: Any) -> Payment:
     return made
 
 
-async def accepted(store: Store, **changes: Any) -> Payment:
-    """A stored payment that is processing."""
-    made = await created(store)
+async def accepted(store: Store, made: Payment | None = None, **changes: Any) -> Payment:
+    """A stored payment that is processing: one that was made before, or a new one."""
+    made = made or await created(store)
     op = payments.accept(
         confirmation(made, **changes), option(made), 7, ("Wallet", "https://w.example/i"), LATER_US
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from florin_server.chains.solana import spl
+from florin_server.devnet.solana import SOLNET
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.reading import evidence as evidence_module
 from florin_server.rails.solana.reading.evidence import Evidence
@@ -25,6 +26,9 @@ from tests.support.solana_lab import (
     open_lab,
     settings,
 )
+
+# the first byte of the token program's instruction of that name
+TRANSFER_CHECKED = b"\x0c"
 
 
 @pytest.fixture
@@ -81,6 +85,15 @@ async def test_a_final_payment_is_told_with_all_its_parts(lab, buyer, fee):
     assert (paid.dest, paid.fee_to, paid.fee) == (MERCHANT, TREASURY if fee else "", fee)
     (mined,) = (await lab.rail.observer.mined([tx.hash])).values()
     assert (mined.block_number, mined.block_hash) == (status["slot"], "")
+    # which of its steps brings the merchant its share, beside one for the fee
+    sent, token = message(tx), SOLNET.tokens[0]
+    to = spl.associated(*map(spl.pubkey, (MERCHANT, token.address, token.program)))
+    transfers = [
+        position
+        for position, step in enumerate(sent.instructions)
+        if step.data[:1] == TRANSFER_CHECKED and sent.account_keys[step.accounts[2]] == to
+    ]
+    assert [paid.position] == transfers
 
 
 async def test_what_is_known_is_not_asked_for_again_until_it_is_forgotten(lab, buyer, evidence):

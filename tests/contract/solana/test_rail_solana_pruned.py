@@ -25,7 +25,7 @@ TOLD = "the node has forgotten blocks that may hold transactions of ours"
 
 @pytest.fixture
 async def lab():
-    async with open_lab(durable_nonces=1) as lab:
+    async with open_lab(durable_nonces=2) as lab:
         made = await lab.rail.durable_nonces.create(lab.rail.durable_nonces.addresses)
         await lab.rail.relay.broadcast(made.raw)
         await lab.slots(FINAL)
@@ -192,7 +192,7 @@ def test_what_nobody_asks_about_any_more_is_not_told():
 
 async def test_every_transaction_that_a_pruned_node_forgot_is_counted(lab):
     plain = [await lab.accepted(SolanaWallet()) for _ in range(2)]
-    with_nonce = [await accepted_with_nonce(lab, SolanaWallet())]
+    with_nonce = [await accepted_with_nonce(lab, SolanaWallet()) for _ in range(2)]
     await advance(lab)
     await prune(lab)
     for count, (item, issued) in enumerate([*plain, *with_nonce], 1):

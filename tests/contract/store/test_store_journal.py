@@ -65,6 +65,14 @@ async def test_accepted_payments_wait_the_oldest_first(store):
     assert item.from_block == 7
 
 
+async def test_what_was_accepted_in_one_instant_waits_by_its_id(store):
+    ids = [f"pay_{n:027}" for n in (900_002, 900_003, 900_001)]
+    for one in ids:
+        await accepted(store, await created(store, id=one), at_us=NOW_US)
+    assert await waiting(store) == await unsettled(store) == sorted(ids)
+    assert await waiting(store, limit=1) == [min(ids)]
+
+
 async def test_what_is_left_to_the_buyer_waits_no_more_and_is_still_to_be_settled(store):
     left, other = await accepted(store), await accepted(store)
     await store.write(chain_txs.leave([left.id]))

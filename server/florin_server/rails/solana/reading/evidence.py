@@ -80,7 +80,7 @@ class Evidence:
             return {}
         known = [one for one in hashes if one in self._records]
         asked = [one for one in hashes if one not in self._records]
-        statuses = await self._node.statuses(asked) if asked else {}
+        statuses = await self._node.statuses(asked)
         final = [one for one, status in statuses.items() if status.final]
         records = await self._read([*known, *final])
         return {
