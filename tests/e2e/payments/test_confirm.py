@@ -37,6 +37,19 @@ async def test_the_merchant_learns_which_wallet_paid(desk):
         assert (buyer["accountProviderName"], buyer.get("accountProviderIcon")) == (name, icon)
 
 
+async def test_whoever_settles_on_the_chain_is_told_of_what_was_accepted(desk, monkeypatch):
+    """Without that it would look with the next block, which may take long."""
+    told: list[str] = []
+    wake = desk.service.app.wake_settler
+    monkeypatch.setattr(
+        type(desk.service.app), "wake_settler", lambda _, chain: (told.append(chain), wake(chain))
+    )
+    offer = await desk.offer()
+    assert (await desk.confirm(offer))["status"] == "processing"
+    assert told == ["eip155:31337"]
+    await desk.final(offer.payment_id)
+
+
 async def test_the_merchant_learns_why_a_confirm_ended_its_payment(desk):
     offer = await desk.offer()
     told = await desk.rest.confirm(offer.payment_id, offer.option_id, [SIGNATURE] * 3)

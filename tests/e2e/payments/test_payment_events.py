@@ -73,6 +73,23 @@ async def test_what_a_call_did_bears_the_id_that_its_caller_was_told(desk):
     assert await history(desk, tenant, payment_id) == [("created", ids[0]), ("cancel", ids[1])]
 
 
+@pytest.mark.parametrize("accepted", [True, False])
+async def test_a_confirm_bears_the_id_that_its_caller_was_told(desk, accepted):
+    offer = await desk.offer()
+    outputs = offer.outputs if accepted else ["0x" + "11" * 65] * 3
+    body = {
+        "optionId": offer.option_id,
+        "results": [{"type": "walletRpc", "data": outputs}],
+    }
+    path = f"/v1/gateway/payment/{offer.payment_id}/confirm"
+    told = await desk.ask("POST", path, desk.rest.wallet, body)
+    await desk.final(offer.payment_id)
+    path = f"/v1/payments/{offer.payment_id}/history"
+    event = (await desk.rest.call("GET", path, desk.rest.merchant))["events"][1]
+    assert event["status"] == ("processing" if accepted else "failed")
+    assert event["requestId"] == told.headers["Request-Id"]
+
+
 async def test_a_request_that_its_caller_named_is_told_by_that_name(desk):
     tenant = await desk.tenant()
     for name, told in (("shop-4711.a_b", True), ("x" * 65, False), ("<b>&", False)):
