@@ -80,7 +80,9 @@ def still_open(app: App, payment: Payment, option: Option | None) -> Option:
     if option is None:
         raise FlorinError(Code.INVALID_PARAMS, "Unknown option")
     lapsed = option.expires_at is not None and app.clock.now_us() >= option.expires_at * 1_000_000
-    if lapsed or payment.trigger is Trigger.QUOTE_EXPIRED:
+    # with another start the operator may have left its chain out
+    gone = option.chain_id not in app.rails
+    if lapsed or gone or payment.trigger is Trigger.QUOTE_EXPIRED:
         raise FlorinError(Code.QUOTE_EXPIRED)
     return option
 
