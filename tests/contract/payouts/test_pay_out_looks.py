@@ -74,3 +74,10 @@ async def test_a_block_that_nodes_differ_about_proves_nothing(desk, monkeypatch)
     monkeypatch.setattr(rail.observer, "agreed", agreed)
     assert await head.is_settled(mined)
     assert not await head.is_settled(replace(mined, tx_hash="0x2"))
+
+
+async def test_turns_are_counted_from_the_first_on(desk):
+    """A graph of them tells a worker that stands still, and one that goes round for nothing."""
+    assert desk.worker.health().turns == 1
+    await desk.turn(3)
+    assert desk.worker.health().turns == 4

@@ -122,3 +122,10 @@ async def test_turns_between_blocks_look_at_no_other_payment(shop, monkeypatch):
         await shop.lab.mine()
         await shop.turn()
     assert looks == 1
+
+
+async def test_turns_are_counted_from_the_first_on(shop):
+    """A graph of them tells a settler that stands still, and one that goes round for nothing."""
+    assert shop.settler.health().turns == 1
+    await shop.turn(3)
+    assert shop.settler.health().turns == 4
