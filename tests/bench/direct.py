@@ -6,11 +6,12 @@ the service also seals the blocks of its embedded chains.
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from statistics import median
@@ -35,7 +36,8 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
     sent = metadata(florin.wallet)
     with grpc.insecure_channel("{}:{}".format(*florin.grpc)) as channel:
         stub = gateway_pb2_grpc.GatewayServiceStub(channel)
-        answer = stub.GetPaymentStatus(asked, metadata=sent).SerializeToString()
+        told, call = stub.GetPaymentStatus.with_call(asked, metadata=sent)
+        answer, trailing = told.SerializeToString(), call.trailing_metadata()
 
     idle = florin.idle(IDLE_S)
 
@@ -47,7 +49,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
         return (used_s() - before - unasked) / answered * 1e6
 
     rounds: list[tuple[float, float]] = []
-    with _empty(answer) as (address, pid):
+    with _empty(answer, trailing) as (address, pid):
         for _ in range(ROUNDS):
             ours = us_a_call(florin.grpc, florin.cpu_s, idle)
             rounds.append((ours, us_a_call(address, lambda: cpu_s(pid), 0)))
@@ -62,8 +64,9 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
 
 
 @contextmanager
-def _empty(answer: bytes) -> Iterator[tuple[Address, int]]:
-    command = [sys.executable, "-m", "tests.bench.empty", answer.hex()]
+def _empty(answer: bytes, trailing: Iterable[tuple[str, str]]) -> Iterator[tuple[Address, int]]:
+    entries = json.dumps([(one.key, one.value) for one in trailing])
+    command = [sys.executable, "-m", "tests.bench.empty", answer.hex(), entries]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -1,12 +1,13 @@
 """`python -m tests.bench.empty`: a gRPC server that does nothing, with the answers of a real one.
 
 Its handler for a payment's status gets the same request, and gives back the same answer with the
-same metadata; whatever a real service costs more is its own.
+same metadata, as it was told both; whatever a real service costs more is its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from typing import Any
@@ -15,28 +16,26 @@ import grpc
 import uvloop
 from florin.v1 import gateway_pb2_grpc, payment_pb2
 
-_TRAILING = (
-    ("request-id", "req_00VgmOYqWMlG9ZWsAs6kMrAHfUy"),
-    ("pay-version", "2026-02-19"),
-)
+_Metadata = tuple[tuple[str, str], ...]
 
 
 class Empty(gateway_pb2_grpc.GatewayServiceServicer):
     """Answers at once with what it was given."""
 
-    def __init__(self, answer: payment_pb2.GetPaymentStatusResponse) -> None:
+    def __init__(self, answer: payment_pb2.GetPaymentStatusResponse, trailing: _Metadata) -> None:
         self._answer = answer
+        self._trailing = trailing
 
     async def GetPaymentStatus(self, request: Any, context: Any) -> Any:
-        """The answer, and metadata as long as a service's."""
+        """The answer, and the metadata of a service's."""
         assert request.payment_id
-        context.set_trailing_metadata(_TRAILING)
+        context.set_trailing_metadata(self._trailing)
         return self._answer
 
 
-async def _serve(answer: bytes) -> None:
+async def _serve(answer: bytes, trailing: _Metadata) -> None:
     server = grpc.aio.server()
-    empty = Empty(payment_pb2.GetPaymentStatusResponse.FromString(answer))
+    empty = Empty(payment_pb2.GetPaymentStatusResponse.FromString(answer), trailing)
     gateway_pb2_grpc.add_GatewayServiceServicer_to_server(empty, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -48,4 +47,5 @@ async def _serve(answer: bytes) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(_serve(bytes.fromhex(sys.argv[1])))
+    entries = tuple((key, value) for key, value in json.loads(sys.argv[2]))
+    uvloop.run(_serve(bytes.fromhex(sys.argv[1]), entries))
