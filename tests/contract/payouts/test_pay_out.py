@@ -5,6 +5,8 @@ No contract would refuse a second transfer, so each test ends by counting those 
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from florin_server.boot.app import app_of, core_of
 from florin_server.chains.evm import abi
@@ -30,10 +32,23 @@ async def desk(tmp_path):
         yield running
 
 
+def attempts(desk) -> dict[str, float]:
+    """How many transactions of payouts ended, by what came of it."""
+    return {
+        one.labels["outcome"]: one.value
+        for family in desk.app.meters.registry.collect()
+        for one in family.samples
+        if (one.name, one.labels.get("chain")) == ("florin_payout_attempts_total", CHAIN)
+        and one.value
+    }
+
+
 # the usual way
 
 
-async def test_a_refund_ends_at_final_depth_and_not_before(desk):
+async def test_a_refund_ends_at_final_depth_and_not_before(desk, monkeypatch):
+    spans: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(type(desk.app.traces), "whole", lambda _, *told: spans.append(told))
     payout = await desk.asked(150)
     await desk.turn(2)
     # mined at once; the chain's settings ask for three blocks
@@ -47,6 +62,8 @@ async def test_a_refund_ends_at_final_depth_and_not_before(desk):
     found, refund = await desk.now(payout), await desk.refund(payout)
     assert (found.status, refund.status) == (PayoutStatus.DONE, "succeeded")
     assert refund.completed_at_us == found.completed_at_us == desk.lab.clock.now_us()
+    assert spans == [(payout.id, "payout", payout.created_at_us, found.completed_at_us)]
+    assert attempts(desk) == {"done": 1}
     receipt = await desk.lab.control.call(RECEIPT, found.tx_id)
     assert receipt["from"].lower() == TREASURY.address
     assert await desk.transfers() == [150]
@@ -234,6 +251,7 @@ async def test_a_transfer_that_fails_on_chain_waits_again(desk):
     await desk.mine(4)
     assert (await desk.lab.control.call(RECEIPT, sent.hash))["status"] == "0x0"
     assert await waits(desk, payout) == f"its transaction {sent.hash} failed"
+    assert attempts(desk) == {"again": 1}
     assert await desk.store.read(ledger.balance("expense:gas", COIN)) > 0
     desk.lab.clock.advance(61)
     await desk.turn()
@@ -274,6 +292,7 @@ async def test_what_is_not_proven_is_neither_done_nor_repeated(desk, change):
     found = await desk.now(payout)
     assert found.status is PayoutStatus.SUBMITTED
     assert "not proven" in (found.problem or "")
+    assert attempts(desk) == {"unproven": 1}
     assert await desk.transactions() == []
     desk.lab.node.changes = {}
     await desk.restart()
