@@ -50,17 +50,19 @@ async def test_a_refund_ends_at_final_depth_and_not_before(desk, monkeypatch):
     spans: list[tuple[Any, ...]] = []
     monkeypatch.setattr(type(desk.app.traces), "whole", lambda _, *told: spans.append(told))
     payout = await desk.asked(150)
+    before = (await desk.refund(payout)).version
     await desk.turn(2)
     # mined at once; the chain's settings ask for three blocks
     assert await desk.lab.balance(BUYER) == 150
     for _ in range(2):
         found, refund = await desk.now(payout), await desk.refund(payout)
         assert (found.status, refund.status) == (PayoutStatus.SUBMITTED, "processing")
-        assert refund.tx_id == found.tx_id
+        assert (refund.tx_id, refund.version) == (found.tx_id, before + 1)
         assert refund.completed_at_us is None
         await desk.mine()
     found, refund = await desk.now(payout), await desk.refund(payout)
     assert (found.status, refund.status) == (PayoutStatus.DONE, "succeeded")
+    assert refund.version == before + 2
     assert refund.completed_at_us == found.completed_at_us == desk.lab.clock.now_us()
     assert spans == [(payout.id, "payout", payout.created_at_us, found.completed_at_us)]
     assert attempts(desk) == {"done": 1}
