@@ -7,6 +7,7 @@ for one that failed, and the books say the same.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from eth_account import Account
@@ -16,6 +17,7 @@ from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.rails.evm.paying.terms import Terms, bare
 from florin_server.rails.types import Paid
 from florin_server.store.ledger import ledger
+from florin_server.store.receipts import effects
 from florin_server.store.settlement import chain_txs
 
 from tests.support import postgres
@@ -66,6 +68,32 @@ async def test_a_payment_ends_at_final_depth_and_not_before(shop):
     assert await shop.store.read(ledger.balance(buyer_account, TOKEN)) == -PRICE
     gas = await shop.store.read(ledger.balance("expense:gas", f"{CHAIN}/slip44:60"))
     assert gas > 0
+
+
+async def test_how_long_a_payment_took_and_what_proves_it_are_told(shop, monkeypatch):
+    spans: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(
+        type(shop.app.traces), "step", lambda _, *told, **more: spans.append((*told, more))
+    )
+    payment = await shop.accepted(WALLET)
+    item = await shop.item(payment)
+    await shop.turn(2)
+    shop.lab.clock.advance(7)
+    assert (await shop.end(payment)).status == "succeeded"
+    began_us, ended_us = item.confirmation.at_us, shop.lab.clock.now_us()
+    assert spans == [(payment.id, "settle", began_us, ended_us, {"chain": CHAIN})]
+    labels = {"chain": CHAIN, "status": "succeeded"}
+    count, seconds = (
+        shop.app.meters.registry.get_sample_value(
+            f"florin_settlement_duration_seconds_{one}", labels
+        )
+        for one in ("count", "sum")
+    )
+    assert (count, seconds) == (1, (ended_us - began_us) / 1_000_000)
+    (event,) = await shop.lab.rail.direct.paid([shop.lab.rail.terms.reference(item.option)], 0)
+    effect = await shop.store.read(effects.get(payment.id))
+    assert effect.position == event.position
+    assert event.position is not None
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["own", "treasury"])
