@@ -12,6 +12,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -58,6 +59,7 @@ def main() -> int:
             anew=wanted.anew,
             again=again,
             patience=wanted.patience,
+            open_ones=partial(unexplained, reasons=reasons),
         )
         print(f"{name}: done", flush=True)
     return verdict(found, reasons)

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,17 +40,12 @@ from mutmut.__main__ import find_mutant, get_diff_for_mutant
 names = json.load(sys.stdin)
 print(json.dumps({one: get_diff_for_mutant(one, path=find_mutant(one).path) for one in names}))
 """
-# the functions that run while modules are imported, where mutmut has no mutant yet
-_AT_IMPORT = """
-import importlib, json, pkgutil, florin_server
-from mutmut.state import state
-for one in pkgutil.walk_packages(florin_server.__path__, "florin_server."):
-    if "migrations" not in one.name and not one.name.endswith("__main__"):
-        importlib.import_module(one.name)
-print(json.dumps(sorted(state()._stats)))
-"""
 # how a run ends whose tests pytest did not find; mutmut takes it for one that took too long
 _UNPICKED = 255
+# the same of one that takes too long, as mutmut writes it down
+_TOO_LONG = 36
+# after which all tests of a group have come to an end on any machine
+_ALONE_S = 3600
 _NOT_YET = "not checked"
 _KILLED = frozenset({"killed", "timeout", "suspicious", "segfault", "caught by type check"})
 
@@ -79,11 +74,13 @@ def mutated(
     anew: bool,
     again: Collection[str] = (),
     patience: float = 1,
+    open_ones: Callable[[Mapping[str, Found]], Collection[str]] = lambda _: (),
 ) -> dict[str, Found]:
     """What was found, by module; goes on where an earlier run of the same folder was stopped.
 
     With `anew` nothing of that is used; mutants in `again` are run once more, since tests were
     written for them. `patience` multiplies both numbers of which the time for a mutant is made.
+    Those of the survivors that are `open_ones` are run by all tests of the group.
 
     RuntimeError with what mutmut said if it did not come to an end, e.g. since a test fails
     without any mutant.
@@ -105,14 +102,18 @@ def mutated(
         lines = log.read_text().replace("\r", "\n").splitlines()
         told = [line for line in lines if not line.endswith((" mutants", " stats", " tests"))]
         raise RuntimeError("\n".join(told[-30:]))
-    _run_imported(group, folder, jobs)
+    found = found_in(folder)
+    lived = open_ones(found)
+    if not lived:
+        return found
+    _run_alone(group, folder, jobs, lived)
     return found_in(folder)
 
 
 def _forget(folder: Path, names: Collection[str]) -> None:
     for one in _notes(folder):
         _note(one, dict.fromkeys(names))
-    memory = folder / "imported.json"
+    memory = folder / "alone.json"
     if memory.exists():
         memory.write_text(json.dumps(sorted(set(json.loads(memory.read_text())) - set(names))))
 
@@ -141,25 +142,30 @@ def _lay_out(group: Group, folder: Path, patience: float) -> None:
     (folder / "pyproject.toml").write_text("\n".join([text, "[tool.mutmut]", *settings, ""]))
 
 
-def _run_imported(group: Group, folder: Path, jobs: int) -> None:
-    """Runs survivors that are imported in processes of their own, there from the beginning."""
-    memory = folder / "imported.json"
+def _run_alone(group: Group, folder: Path, jobs: int, lived: Collection[str]) -> None:
+    """Runs survivors by all tests of the group, in processes that have them from the beginning.
+
+    What runs while modules are imported mutmut has changed too late; and of what a fixture of many
+    tests does it knows the first of them only.
+    """
+    memory = folder / "alone.json"
     tried = set(json.loads(memory.read_text())) if memory.exists() else set[str]()
-    lived = {name for one in _notes(folder) for name, code in _ends(one).items() if code == 0}
-    told = _asked(folder, [sys.executable, "-c", _AT_IMPORT], mutant="stats")
-    hit = set(json.loads(told.splitlines()[-1]))
-    wanted = sorted(name for name in lived - tried if name.rpartition("__mutmut_")[0] in hit)
+    wanted = sorted(set(lived) - tried)
     plugins = [part for one in _PLUGINS for part in ("-p", one)]
     command = [sys.executable, "-m", "pytest", "-qx", *plugins, *_chosen(group)]
 
     def ends(name: str, *more: str) -> int:
-        ended = subprocess.run(
-            [*command, *more],
-            cwd=folder / "mutants",
-            capture_output=True,
-            env=_on(group, _env(folder, mutant=name)),
-            check=False,
-        )
+        try:
+            ended = subprocess.run(
+                [*command, *more],
+                cwd=folder / "mutants",
+                capture_output=True,
+                env=_on(group, _env(folder, mutant=name)),
+                check=False,
+                timeout=_ALONE_S,
+            )
+        except subprocess.TimeoutExpired:
+            return _TOO_LONG
         return ended.returncode
 
     if wanted and ends("none", "--collect-only"):
@@ -169,7 +175,7 @@ def _run_imported(group: Group, folder: Path, jobs: int) -> None:
     killed = {name: code for name, code in codes.items() if code}
     for one in _notes(folder):
         _note(one, killed)
-    memory.write_text(json.dumps(sorted((tried & lived) | codes.keys() - killed.keys())))
+    memory.write_text(json.dumps(sorted(tried | codes.keys() - killed.keys())))
 
 
 def _ends(note: Path) -> dict[str, int | None]:

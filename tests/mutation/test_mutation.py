@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import tomllib
 from collections import Counter
@@ -22,14 +23,22 @@ NAME = "florin_server.domain.gcra.xǁBucketǁtake__mutmut_11"
 @pytest.mark.slow
 def test_mutants_of_a_module_are_killed_by_its_tests(tmp_path):
     """What no test calls, or no test notices, is named with what was changed."""
-    group = Group(("domain/versions.py",), ("unit/test_versions.py",))
+    group = Group(("flows/limits/places.py",), ("unit/test_places.py",))
     (found,) = mutated(group, tmp_path, 1, anew=True).values()
     assert found.killed > found.all / 2
     assert len(found.survivors) == found.all - found.killed
     assert all(found.survivors.values())
     # tests may have been written for them since
-    again = mutated(group, tmp_path, 1, anew=False, again=found.survivors, patience=2)
-    assert again == {"domain.versions": found}
+    again = mutated(
+        *(group, tmp_path, 1),
+        anew=False,
+        again=found.survivors,
+        patience=2,
+        open_ones=lambda ended: [name for one in ended.values() for name in one.survivors],
+    )
+    assert again == {"flows.limits.places": found}
+    # those that all tests of the group let live are not run by them once more
+    assert json.loads((tmp_path / "alone.json").read_text()) == sorted(found.survivors)
     # that the machine was busy then changes nothing but what it was given
     told = tomllib.loads((tmp_path / "pyproject.toml").read_text())["tool"]["mutmut"]
     assert (told["timeout_multiplier"], told["timeout_constant"]) == (6.0, 30.0)
