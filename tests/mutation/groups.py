@@ -62,6 +62,7 @@ GROUPS = {
             # the chain whose blocks are not read
             "e2e/solana/test_solana_nonces.py",
             "e2e/solana/test_solana_quotes.py",
+            "e2e/solana/test_solana_receiving.py",
             "e2e/solana/test_solana_stories.py",
         ),
     ),

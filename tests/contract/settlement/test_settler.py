@@ -70,6 +70,17 @@ async def test_a_payment_ends_at_final_depth_and_not_before(shop):
     assert gas > 0
 
 
+async def test_the_block_that_pays_is_told_before_it_is_final(shop):
+    payment = await shop.accepted(WALLET)
+    reference = shop.lab.rail.terms.reference((await shop.item(payment)).option)
+    await shop.turn(2)
+    (event,) = await shop.lab.rail.direct.paid([reference], 0)
+    assert shop.app.chains[CHAIN].paid_in == {payment.id: event.block_number}
+    await shop.end(payment)
+    await shop.mine()
+    assert shop.app.chains[CHAIN].paid_in == {}
+
+
 async def test_how_long_a_payment_took_and_what_proves_it_are_told(shop, monkeypatch):
     spans: list[tuple[Any, ...]] = []
     monkeypatch.setattr(
@@ -162,6 +173,39 @@ async def test_a_dropped_broadcast_is_repeated(shop):
     assert not await shop.lab.rail.relay.knows(sent.hash)
     ended = await shop.end(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", sent.hash)
+
+
+async def test_it_is_repeated_too_where_no_block_comes_without_it(shop):
+    await shop.fault(kind="answer", method="eth_sendRawTransaction", effect="drop", times=1)
+    payment = await shop.accepted(WALLET)
+    await shop.turn()
+    (sent,) = await shop.transactions()
+    shop.lab.clock.advance(9)
+    await shop.turn()
+    assert await shop.lab.balance(MERCHANT) == 0
+    shop.lab.clock.advance(1)
+    await shop.turn()
+    assert await shop.lab.balance(MERCHANT) == PRICE
+    assert (await shop.end(payment)).tx_id == sent.hash
+
+
+async def test_a_chain_that_had_nothing_to_offer_is_looked_at_again(shop, monkeypatch):
+    looks = []
+    rail, start = shop.lab.rail, shop.lab.rail.start
+
+    async def started():
+        looks.append(rail.assets)
+        await start()
+
+    monkeypatch.setattr(rail, "start", started)
+    shop.lab.clock.advance(10)
+    await shop.turn()
+    assert looks == []
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(type(rail), "assets", {})
+        shop.lab.clock.advance(10)
+        await shop.turn()
+    assert looks == [{}]
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
