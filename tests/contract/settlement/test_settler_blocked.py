@@ -101,6 +101,10 @@ async def test_what_a_stranger_submits_for_a_blocked_payer_is_held(shop, own, ca
     outside = f"external:{account_of(MERCHANT)}"
     assert await booked(shop, outside) == (PRICE - FEE if own else 0)
     assert await causes(shop, payment) == ["created", "seen_on_chain", "held"]
+    # it has not ended, and is not counted among those that have
+    counted, labels = "florin_settlement_duration_seconds_count", {"chain": CHAIN}
+    registry = shop.app.meters.registry
+    assert registry.get_sample_value(counted, {**labels, "status": "processing"}) is None
     await whole(shop)
 
 
