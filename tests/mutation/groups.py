@@ -40,7 +40,6 @@ GROUPS = {
             "e2e/payments/test_confirm_races.py",
             "e2e/payments/test_deadlines.py",
             "e2e/payments/test_payment_events.py",
-            "e2e/payments/test_refused_confirms.py",
             "e2e/operator/test_sanctions.py",
             "e2e/solana/test_solana_receiving.py",
             "e2e/solana/test_solana_rent.py",

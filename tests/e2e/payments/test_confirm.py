@@ -76,6 +76,14 @@ async def test_a_wallet_learns_which_output_cannot_be_read(desk, api):
     assert caught.value.details == {"reason": "unreadable_output", "index": "0"}
 
 
+async def test_an_option_of_another_payment_is_unknown(desk):
+    offer, other = [await desk.offer() for _ in range(2)]
+    with pytest.raises(Refused) as caught:
+        await desk.rest.confirm(offer.payment_id, other.option_id, offer.outputs)
+    assert (caught.value.http, caught.value.code) == (400, "invalid_params")
+    assert caught.value.message == "Unknown option"
+
+
 async def test_a_price_that_lapsed_is_not_paid(desk, monkeypatch):
     (rail,) = desk.service.app.rails.values()
     offered = rail.offers.offer
