@@ -13,7 +13,8 @@ from eth_account.signers.local import LocalAccount
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.settlement.chain_txs import PayerKind
 
-from tests.support.evm_lab import ACCEPTS_ALL, buyer, refuse
+from tests.support.evm_lab import ACCEPTS_ALL, RELAYER, buyer, refuse
+from tests.support.fee_steps import SECOND
 from tests.support.gas_lab import (
     EVIL,
     HONEST,
@@ -89,24 +90,29 @@ async def test_an_account_that_got_code_after_its_confirm_has_gas_for_it(shop):
     assert (await shop.end(payment)).status == "succeeded"
 
 
-async def test_a_trial_is_what_will_be_signed(shop):
-    await evil(shop, EVIL)
-    await accepted(shop, EVIL)
-    tried = []
+@pytest.mark.parametrize("key", [RELAYER, SECOND], ids=["first", "second"])
+async def test_a_trial_is_what_will_be_signed(tmp_path, key):
+    """By the key that sends it: an account may look at who that is."""
+    async with works(tmp_path, more=[SECOND]) as shop:
+        for one in shop.settler.executors:
+            one.paused = one.address != key.address
+        await evil(shop, EVIL)
+        await accepted(shop, EVIL)
+        tried = []
 
-    def note(params, answer):
-        if params[0].get("to") == DEVNET.settler:
-            tried.append(params)
-        return answer
+        def note(params, answer):
+            if params[0].get("to") == DEVNET.settler:
+                tried.append(params)
+            return answer
 
-    shop.lab.node.changes["eth_call"] = note
-    await shop.turn()
-    (sent,) = await shop.transactions()
-    fields = (await shop.lab.control.call("eth_getTransactionByHash", sent.hash)).items()
-    call, block = tried[-1]
-    named = ("from", "to", "gas", "maxFeePerGas", "maxPriorityFeePerGas")
-    assert {name: call[name] for name in named} == {k: v for k, v in fields if k in named}
-    assert (call["data"], block) == (dict(fields)["input"], "pending")
+        shop.lab.node.changes["eth_call"] = note
+        await shop.turn()
+        (sent,) = await shop.transactions(key.address)
+        fields = (await shop.lab.control.call("eth_getTransactionByHash", sent.hash)).items()
+        call, block = tried[-1]
+        named = ("from", "to", "gas", "maxFeePerGas", "maxPriorityFeePerGas")
+        assert {name: call[name] for name in named} == {k: v for k, v in fields if k in named}
+        assert (call["data"], block) == (dict(fields)["input"], "pending")
 
 
 async def test_a_node_that_does_not_know_the_next_block_is_asked_for_the_newest(shop):
