@@ -11,15 +11,14 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from tests.support.answering import answering, answers, endless, never
 from tests.support.api import Refused
-from tests.support.desk import ORDER, opened
+from tests.support.desk import opened
 from tests.support.documents import blocks
 from tests.support.javascript import serving
 from tests.support.receiver import OK, Receiver, verify_public
 from tests.support.until import until
+from tests.support.webhook_shop import PATH, Shop
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
-
-PATH = "/v1/webhook-endpoints"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -38,50 +37,6 @@ async def shop(desk):
         receiver = Receiver(server)
         server.say = receiver
         yield Shop(desk, tenant, receiver)
-
-
-class Shop:
-    def __init__(self, desk, tenant, receiver):
-        self.desk, self.tenant, self.receiver = desk, tenant, receiver
-        self.key = {"Api-Key": tenant.headers["Api-Key"]}
-
-    async def call(self, method, path, body=None):
-        return await self.desk.rest.call(method, PATH + path, self.key, body)
-
-    async def endpoint(self, path="/hooks", **more):
-        body = {"url": self.receiver.url(path), **more}
-        made = await self.call("POST", "", body)
-        self.receiver.secret = self.receiver.secret or made["secret"]
-        return made
-
-    async def pay(self, *outcomes):
-        created = await self.desk.rest.call("POST", "/v1/payments", self.tenant.headers, ORDER)
-        for outcome in outcomes:
-            await self.simulate(created["paymentId"], outcome)
-        return created["paymentId"]
-
-    async def simulate(self, payment_id, outcome):
-        path = f"/v1/sandbox/payments/{payment_id}/simulate"
-        await self.desk.rest.call("POST", path, self.tenant.headers, {"outcome": outcome})
-
-    async def refund(self, payment_id):
-        headers, body = self.tenant.headers, {"paymentId": payment_id}
-        return await self.desk.rest.call("POST", "/v1/refunds", headers, body)
-
-    async def detail(self, payment_id):
-        return await self.desk.rest.call("GET", f"/v1/payments/{payment_id}", self.tenant.headers)
-
-    async def attempts(self, endpoint_id):
-        return (await self.call("GET", f"/{endpoint_id}/attempts"))["attempts"]
-
-    async def failed(self, endpoint_id, count=1):
-        """The attempts once so many failed."""
-
-        async def found():
-            told = [one for one in await self.attempts(endpoint_id) if not one["succeeded"]]
-            return told if len(told) >= count else None
-
-        return await until(found)
 
 
 async def test_every_change_is_told_as_it_is_asked_for(shop):
@@ -398,6 +353,30 @@ async def test_who_is_busy_is_asked_again_when_it_wants(shop):
     shop.desk.clock.advance(31)
     events = await shop.receiver.came(2)
     assert {one["data"]["paymentId"] for one in events} == {payment_id, other}
+
+
+async def test_time_that_passes_while_it_is_looked_is_not_waited_for_once_more(shop, monkeypatch):
+    made = await shop.endpoint()
+    shop.receiver.say = answers(429, retry_after="60")
+    payment_id = await shop.pay()
+    await shop.failed(made["endpoint"]["id"])
+    shop.receiver.say = OK
+    shop.receiver.server.came.clear()
+    store = shop.desk.service.app.store
+    read, passed = store.read, []
+
+    async def slow(op):
+        found = await read(op)
+        if op.steps.__name__ == "is_due" and not passed:
+            passed.append(op)
+            shop.desk.clock.advance(61)
+        return found
+
+    monkeypatch.setattr(type(store), "read", lambda _, op: slow(op))
+    shop.desk.clock.advance(1)
+    (event,) = await shop.receiver.came(1)
+    assert event["data"]["paymentId"] == payment_id
+    assert passed
 
 
 async def test_all_since_a_time_is_told_again(shop):

@@ -77,8 +77,12 @@ class Deliverer:
                 await store.write(deliveries.free(self._core.clock.now_us()))
             while True:
                 asked.clear()
+                looked_us = self._core.clock.now_us()
                 if not await self._begin():
-                    await first_of(asked.wait(), self._core.clock.sleep(_LOOK_S))
+                    # time that went by while it looked is not waited for once more
+                    passed_s = (self._core.clock.now_us() - looked_us) / 1_000_000
+                    rest = self._core.clock.sleep(max(0.0, _LOOK_S - passed_s))
+                    await first_of(asked.wait(), rest)
                 # this machine's time: every change of a payment asks
                 await asyncio.sleep(_PAUSE_S)
         finally:
