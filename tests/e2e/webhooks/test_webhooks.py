@@ -336,13 +336,19 @@ async def test_a_refund_on_a_chain_is_told_with_its_transaction(shop):
     assert places == list(range(places[0], places[0] + 3))
 
 
-async def test_who_is_busy_is_asked_again_when_it_wants(shop):
+async def put_off(shop: Shop) -> str:
+    """A payment whose endpoint was busy, asked to be told in a minute, and is free by now."""
     made = await shop.endpoint()
     shop.receiver.say = answers(429, retry_after="60")
     payment_id = await shop.pay()
     await shop.failed(made["endpoint"]["id"])
     shop.receiver.say = OK
     shop.receiver.server.came.clear()
+    return payment_id
+
+
+async def test_who_is_busy_is_asked_again_when_it_wants(shop):
+    payment_id = await put_off(shop)
     shop.desk.clock.advance(30)
     await shop.endpoint("/other")
     other = await shop.pay()
@@ -356,12 +362,7 @@ async def test_who_is_busy_is_asked_again_when_it_wants(shop):
 
 
 async def test_time_that_passes_while_it_is_looked_is_not_waited_for_once_more(shop, monkeypatch):
-    made = await shop.endpoint()
-    shop.receiver.say = answers(429, retry_after="60")
-    payment_id = await shop.pay()
-    await shop.failed(made["endpoint"]["id"])
-    shop.receiver.say = OK
-    shop.receiver.server.came.clear()
+    payment_id = await put_off(shop)
     store = shop.desk.service.app.store
     read, passed = store.read, []
 
