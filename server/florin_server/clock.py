@@ -108,6 +108,16 @@ class TestClock:
                 done.set_result(None)
 
 
+async def rest(clock: Clock, seconds: float, since_us: int) -> None:
+    """Returns when that much time has passed since then, and waits at most that long.
+
+    For whoever looks again and again, `since_us` is when the look before began: what came due while
+    it ran is looked for at once, also on a clock that nobody moves once more.
+    """
+    passed_s = max(0, clock.now_us() - since_us) / 1_000_000
+    await clock.sleep(max(0.0, seconds - passed_s))
+
+
 async def first_of(*waits: Coroutine[Any, Any, object], seconds: float | None = None) -> None:
     """Returns when the first of several waits is over, or after a time; ends the others."""
     tasks = [asyncio.ensure_future(one) for one in waits]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from florin_server.clock import rest
 from florin_server.flows.app import Core
 from florin_server.store.capture import collected_data
 from florin_server.store.payments import idempotency, payments
@@ -27,27 +28,29 @@ async def expire(app: Core) -> None:
                 await app.changed(payment)
             continue
         wait_s = _LOOK_S if due is None else min(_LOOK_S, due - now_us / 1_000_000)
-        await app.clock.sleep(max(wait_s, 0.001))
+        await rest(app.clock, max(wait_s, 0.001), now_us)
 
 
 async def forget_keys(app: Core) -> None:
     """Deletes lapsed idempotency keys in small batches until cancelled."""
     while True:
-        forgotten = await app.store.write(idempotency.forget_lapsed(app.clock.now_us(), _A_BATCH))
-        if forgotten < _A_BATCH:
-            await app.clock.sleep(_FORGET_S)
+        now_us = app.clock.now_us()
+        if await app.store.write(idempotency.forget_lapsed(now_us, _A_BATCH)) < _A_BATCH:
+            await rest(app.clock, _FORGET_S, now_us)
 
 
 async def forget_data(app: Core) -> None:
     """Deletes data about buyers that is due in small batches until cancelled."""
     while True:
-        if await app.store.write(collected_data.forget(app.clock.now_us(), _A_BATCH)) < _A_BATCH:
-            await app.clock.sleep(_FORGET_S)
+        now_us = app.clock.now_us()
+        if await app.store.write(collected_data.forget(now_us, _A_BATCH)) < _A_BATCH:
+            await rest(app.clock, _FORGET_S, now_us)
 
 
 async def forget_gas(app: Core) -> None:
     """Deletes what transactions lost long ago, in small batches until cancelled."""
     while True:
-        until_us = app.clock.now_us() - _LOST_GAS_S * 1_000_000
+        now_us = app.clock.now_us()
+        until_us = now_us - _LOST_GAS_S * 1_000_000
         if await app.store.write(gas.forget(until_us, _A_BATCH)) < _A_BATCH:
-            await app.clock.sleep(_FORGET_S)
+            await rest(app.clock, _FORGET_S, now_us)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from florin_server.clock import rest
 from florin_server.domain.errors import FlorinError
 from florin_server.flows.app import App, Wallet
 from florin_server.flows.ledger import books
@@ -35,9 +36,10 @@ class BookKeeper:
     async def run(self) -> None:
         """Works until cancelled."""
         while True:
+            looked_us = self._app.clock.now_us()
             if await self._begin():
                 await self._compare()
-                await self._app.clock.sleep(self._app.settings.books_check_s)
+                await rest(self._app.clock, self._app.settings.books_check_s, looked_us)
             else:
                 # the chain's pace is the machine's, not the service's clock
                 await asyncio.sleep(_RETRY_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 
+from florin_server.clock import rest
 from florin_server.flows.app import Core
 from florin_server.flows.icons.icons import is_due
 from florin_server.outbound.outbound import Outbound
@@ -34,9 +35,9 @@ async def fetch_icons(app: Core, outbound: Outbound | None = None) -> None:
 async def forget_icons(app: Core) -> None:
     """Deletes what nobody wanted for a month, in small batches until cancelled."""
     while True:
-        before_us = app.clock.now_us() - _KEPT_US
-        if await app.store.write(icons.forget(before_us, _A_BATCH)) < _A_BATCH:
-            await app.clock.sleep(_FORGET_S)
+        now_us = app.clock.now_us()
+        if await app.store.write(icons.forget(now_us - _KEPT_US, _A_BATCH)) < _A_BATCH:
+            await rest(app.clock, _FORGET_S, now_us)
 
 
 async def _fetch(app: Core, outbound: Outbound, url: str) -> None:

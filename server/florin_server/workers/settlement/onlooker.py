@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
-from florin_server.clock import first_of
+from florin_server.clock import first_of, rest
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import Board, Health
 from florin_server.flows.app import Core
@@ -110,12 +110,13 @@ class Onlooker:
 
     async def _follow_leases(self) -> None:
         while True:
+            looked_us = self._app.clock.now_us()
             try:
                 await self._look()
             except StoreError as error:
                 self._wrong = {self._names.failing: str(error) or type(error).__name__}
             self._turns += 1
-            await self._app.clock.sleep(_LOOK_S)
+            await rest(self._app.clock, _LOOK_S, looked_us)
 
     async def _look(self) -> None:
         now_us = self._app.clock.now_us()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from florin_server.clock import first_of
+from florin_server.clock import first_of, rest
 from florin_server.domain.sealed import Lost
 from florin_server.domain.webhooks import schedule, signing
 from florin_server.domain.webhooks.endpoint import Attempt, Endpoint, EndpointState
@@ -79,10 +79,7 @@ class Deliverer:
                 asked.clear()
                 looked_us = self._core.clock.now_us()
                 if not await self._begin():
-                    # time that went by while it looked is not waited for once more
-                    passed_s = (self._core.clock.now_us() - looked_us) / 1_000_000
-                    rest = self._core.clock.sleep(max(0.0, _LOOK_S - passed_s))
-                    await first_of(asked.wait(), rest)
+                    await first_of(asked.wait(), rest(self._core.clock, _LOOK_S, looked_us))
                 # this machine's time: every change of a payment asks
                 await asyncio.sleep(_PAUSE_S)
         finally:
