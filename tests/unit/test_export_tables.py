@@ -7,7 +7,21 @@ import io
 import json
 
 import pytest
-from florin_server.domain.exports.columns import PART, Column, Kind, whole
+from florin_server.domain.exports.columns import (
+    PART,
+    Column,
+    Kind,
+    flag,
+    money,
+    number,
+    table,
+    text,
+    time,
+    whole,
+)
+from florin_server.domain.exports.columns import (
+    json as json_column,
+)
 from florin_server.domain.exports.tables import TABLES
 from florin_server.flows.exports.formats import (
     CsvEncoder,
@@ -22,6 +36,49 @@ from hypothesis import strategies as st
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 DAY_US = 86_400 * 1_000_000
+
+
+def test_columns_are_of_the_kind_that_they_are_called():
+    assert text("a", "b") == Column("a", Kind.TEXT, "b", "", False, None)
+    assert text("a", "b", personal=True) == Column("a", Kind.TEXT, "b", "", True, None)
+    assert json_column("a", "b") == Column("a", Kind.JSON, "b", "", False, None)
+    assert json_column("a", "b", personal=True) == Column("a", Kind.JSON, "b", "", True, None)
+    assert number("a", "b", "blocks") == Column("a", Kind.NUMBER, "b", "blocks", False, None)
+    assert flag("a", "b") == Column("a", Kind.FLAG, "b", "", False, None)
+    assert time("a", "b") == Column("a", Kind.TIME, "b", "UTC", False, None)
+
+
+def test_an_amount_is_told_twice():
+    minor, in_units = money("fee", "what it cost", "asset")
+    assert minor == Column(
+        "fee_minor", Kind.MINOR, "what it cost", "minor units of `asset`", False, None
+    )
+    told = "the same in whole units; empty if the decimals of the asset are not known"
+    of = ("fee_minor", "asset")
+    assert in_units == Column("fee", Kind.WHOLE, told, "whole units of `asset`", False, of)
+
+
+def test_a_table_has_its_columns_side_by_side_and_the_part_at_the_end():
+    pair = money("fee", "what it cost", "asset")
+    one = table("t", "about", ["a"], text("a", "b"), pair, flag("c", "d"))
+    assert one.columns == (text("a", "b"), *pair, flag("c", "d"), PART)
+    assert (one.name, one.about, one.key, one.changes, one.kept) == (
+        "t",
+        "about",
+        ("a",),
+        False,
+        False,
+    )
+    other = table("t", "about", ["a"], text("a", "b"), changes=True, kept=True)
+    assert (other.changes, other.kept) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("minor", "decimals", "told"),
+    [(5, 0, "5"), (5, 1, "0.5"), (5, 2, "0.05"), (1250, 2, "12.50"), (0, 6, "0.000000")],
+)
+def test_minor_units_are_written_as_whole_ones(minor, decimals, told):
+    assert whole(minor, decimals) == whole(str(minor), decimals) == told
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -2,7 +2,7 @@ import hashlib
 from uuid import UUID
 
 import pytest
-from florin_server.domain.payments.option_names import option_id, reference
+from florin_server.domain.payments.option_names import option_id, parts, reference
 
 
 def test_a_reference_is_fixed_per_payment_and_option():
@@ -23,3 +23,30 @@ def test_an_option_is_named_by_all_that_it_consists_of():
     digest = hashlib.sha256(b"pay_1\npayer\n1000").digest()
     assert (made.version, made.bytes[:6], made.bytes[9:]) == (5, digest[:6], digest[9:16])
     assert option_id(["pay_1", "payer", "1000"]) == str(made) != option_id(["pay_1", "payer"])
+
+
+def test_the_parts_of_an_option_stand_in_one_order():
+    def told(**changes):
+        named = {
+            "payment_id": "pay_1",
+            "payer": "eip155:1:0x1",
+            "asset": "eip155:1/erc20:0x2",
+            "value": 1250,
+            "contracts": ("0x3", "0x4"),
+            "dest": "eip155:1:0x5",
+            "fee_to": "eip155:1:0x6",
+            "fee": 7,
+            "settled": True,
+            "steps": ("sign", "1800000000"),
+        }
+        return parts(**(named | changes))
+
+    money, contracts = ("pay_1", "eip155:1:0x1", "eip155:1/erc20:0x2", "1250"), ("0x3", "0x4")
+    assert told() == (
+        *money,
+        *contracts,
+        *("eip155:1:0x5", "eip155:1:0x6", "7", "True"),
+        *("sign", "1800000000"),
+    )
+    without_fee = told(fee_to=None, fee=0, settled=False, steps=())
+    assert without_fee == (*money, *contracts, "eip155:1:0x5", "", "0", "False")

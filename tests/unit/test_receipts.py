@@ -91,6 +91,85 @@ def test_a_receipt_of_another_key_is_told_so():
     assert refusal(OTHER.receipt(statement())) == "key"
 
 
+NO_RECEIPT = "it is no receipt: three parts of base64url, of a certain length, make one"
+MEMBERS = "its header has not just the members alg, kid and typ"
+KIND = "its header is not that of a florin-receipt+jwt that is signed by Ed25519"
+NAME = "its header does not name a key by its thumbprint"
+ONE_WAY = "a part of it is no JSON that can be read in one way only"
+HEADER = {"alg": "Ed25519", "kid": ISSUER.id, "typ": signature.TYPE}
+MAX = signature.RECEIPT_BYTES_MAX
+
+
+def raw(header=HEADER, payload=b"{}"):
+    header = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return ISSUER.raw(header, payload)
+
+
+def unsigned(header, payload="e30"):
+    return f"{header}.{payload}.{'A' * 86}"
+
+
+@pytest.mark.parametrize(
+    ("text", "check", "why"),
+    [
+        ("", "form", NO_RECEIPT),
+        ("a.b.c", "form", NO_RECEIPT),
+        (unsigned("A" * (MAX - 92), "AAAA"), "form", ONE_WAY),
+        (unsigned("A" * (MAX - 92), "AAAAA"), "form", NO_RECEIPT),
+        (unsigned("AAAAA"), "form", "a part of it is not base64url"),
+        (unsigned("e31"), "form", "a part of it is not base64url as it is written"),
+        (raw(b"{"), "form", ONE_WAY),
+        (raw(b'{"alg":"Ed25519","alg":"Ed25519"}'), "form", ONE_WAY),
+        (raw(b"[]"), "form", "a part of it is no JSON object"),
+        (raw({}), "form", MEMBERS),
+        (raw(HEADER | {"jku": "https://pay.example"}), "form", MEMBERS),
+        (raw(HEADER | {"alg": "none"}), "form", KIND),
+        (raw(HEADER | {"typ": "JWT"}), "form", KIND),
+        (raw(HEADER | {"kid": 7}), "form", NAME),
+        (raw(HEADER | {"kid": "mine"}), "form", NAME),
+        (raw(HEADER | {"kid": OTHER.id}), "key", f"its key {OTHER.id} is none of the 1 that are"),
+        (raw(payload=b"[]"), "form", "a part of it is no JSON object"),
+        (raw(payload=b"{}"), "content", "what was signed is not what a receipt says: iss"),
+        (
+            unsigned(raw().split(".")[0]),
+            "signature",
+            "it was altered, or never signed by its key",
+        ),
+    ],
+)
+def test_a_refusal_says_what_is_wrong(text, check, why):
+    with pytest.raises(NotGenuine) as caught:
+        signature.verified(text, KNOWN)
+    assert str(caught.value.check) == check
+    assert str(caught.value).removesuffix(" known") == why
+
+
+def test_a_member_within_another_is_named_by_both():
+    told = json.loads(statement().encoded())
+    del told["merchant"]["id"]
+    with pytest.raises(NotGenuine, match=r"says: merchant\.id$"):
+        signature.verified(raw(payload=json.dumps(told).encode()), KNOWN)
+
+
+@pytest.mark.parametrize("payload", [b"{}", b'{"iss":7}'])
+def test_who_names_no_issuer_is_of_nobody(payload):
+    with pytest.raises(NotGenuine, match=r"^what was signed names no issuer$") as caught:
+        signature.issuer_of(raw(payload=payload))
+    assert str(caught.value.check) == "content"
+
+
+def test_a_key_set_is_as_large_as_it_may_be():
+    assert signature.key_set(published(*({"kty": "x"} for _ in range(1000)))) == {}
+
+
+def test_a_key_is_written_in_the_alphabet_of_urls():
+    """As one in four is by chance: this one has both letters that are others there."""
+    seeds = (bytes([n]) * 32 for n in range(256))
+    one = next(made for made in map(Signer, seeds) if {"-", "_"} <= set(b64(made.public)))
+    told = {"kty": "OKP", "crv": "Ed25519", "x": b64(one.public)}
+    assert list(signature.key_set(published(told))) == [one.id]
+
+
 def test_a_key_set_is_read_by_thumbprints():
     one = ReceiptKey(0, ISSUER.id, ISSUER.public, NOBODY, 0).jwk
     assert one == {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
+import zlib
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from email.utils import format_datetime
 
 import pytest
@@ -18,6 +21,8 @@ from florin_server.domain.payments.state import CREATED
 from florin_server.domain.webhooks import schedule, signing
 from florin_server.domain.webhooks.endpoint import (
     EVENT_TYPES,
+    Endpoint,
+    EndpointState,
     Waiting,
     type_of,
     type_of_refund,
@@ -103,6 +108,14 @@ def test_a_key_that_is_none_is_refused(key):
         verified(signed(), key)
 
 
+def test_keys_are_drawn_and_come_back_as_they_were_kept():
+    drawn = iter([KEYS.shared, KEYS.seed])
+    asked = []
+    made = Keys.new(lambda count: asked.append(count) or next(drawn))
+    assert (made, asked) == (KEYS, [32, 32])
+    assert Keys.of(KEYS.kept) == KEYS
+
+
 def test_secrets_are_not_shown():
     assert "shared" not in repr(KEYS)
     assert "seed" not in repr(KEYS)
@@ -120,6 +133,21 @@ def test_every_status_that_can_be_come_to_is_told():
     assert {*told, "payment.created", *refunds} == set(EVENT_TYPES)
 
 
+def test_an_endpoint_hears_what_it_wants():
+    def endpoint(*events):
+        active = EndpointState.ACTIVE
+        return Endpoint(
+            "whe_1", "prtn_1", None, False, "", frozenset(events), "", "", active, None, 0
+        )
+
+    assert endpoint().wants("payment.failed")
+    assert endpoint("payment.failed", "payment.created").wants("payment.failed")
+    assert not endpoint("payment.created").wants("payment.failed")
+    # a change that is told to nobody
+    assert not endpoint().wants(None)
+    assert not endpoint("payment.created").wants(None)
+
+
 @pytest.mark.parametrize("status", RefundStatus)
 def test_a_refund_reads_as_it_did_at_each_version(status):
     now = Refund("rfnd_1", "pay_1", "u", 5, None, RefundStatus.SUCCEEDED, "0x2", 1, 9, version=3)
@@ -131,12 +159,16 @@ def test_a_refund_reads_as_it_did_at_each_version(status):
 
 
 def test_a_payment_reads_as_it_did_at_each_version():
-    now = payment(
+    created = payment(updated_at_us=4)
+    now = replace(
+        created,
         status=Status.SUCCEEDED,
         version=2,
         updated_at_us=LATER_US,
         option_id="opt",
         payer="eip155:1:0x1",
+        provider_name="Wallet",
+        provider_icon="https://wallet.example/icon.png",
         tx_id="0x2",
         option_unit="caip19/x",
         option_value=1,
@@ -146,10 +178,12 @@ def test_a_payment_reads_as_it_did_at_each_version():
     processing = as_of(now, 1, Status.PROCESSING, 5)
     assert (processing.tx_id, processing.settled_value, processing.payer) == (None, None, now.payer)
     assert (processing.version, processing.updated_at_us) == (1, 5)
-    created = as_of(now, 0, Status.REQUIRES_ACTION, 4)
-    assert (created.payer, created.option_unit) == (None, None)
-    failed = payment(status=Status.FAILED, version=1, failure_code=FailureCode.DECLINED_USER)
-    assert as_of(failed, 0, Status.REQUIRES_ACTION, 4).failure_code is None
+    assert processing.status is Status.PROCESSING
+    assert as_of(now, 0, Status.REQUIRES_ACTION, 4) == created
+    declined = FailureCode.DECLINED_USER
+    ended = {"failure_code": declined, "failure_detail": "no balance"}
+    failed = replace(created, status=Status.FAILED, version=1, updated_at_us=5, **ended)
+    assert as_of(failed, 0, Status.REQUIRES_ACTION, 4) == created
     off = payment(status=Status.CANCELLED, version=1, cancelled_reason=CancelledReason.BY_MERCHANT)
     assert as_of(off, 0, Status.REQUIRES_ACTION, 4).cancelled_reason is None
 
@@ -160,17 +194,22 @@ def test_attempts_come_more_and_more_seldom_and_not_all_at_once():
     assert waits[:10] == sorted(waits[:10])
     assert max(waits) < schedule.LONGEST_US
     assert len({schedule.retry_after_us(3, f"pay_{n}") for n in range(100)}) > 50
-    assert schedule.retry_after_us(3, "pay_1") == schedule.retry_after_us(3, "pay_1")
+    # half a minute or two, and of each the part that a checksum says
+    assert zlib.crc32(b"pay_1:2") % 1000 == 662
+    assert schedule.retry_after_us(2, "pay_1") == 30_000_000 + 662 * 3_000
+    assert zlib.crc32(b"pay_1:3") % 1000 == 680
+    assert schedule.retry_after_us(3, "pay_1") == 120_000_000 + 680 * 12_000
 
 
 def test_an_endpoint_rests_longer_the_longer_it_fails():
     rests = [schedule.rest_us(n) for n in range(30)]
     assert rests[: schedule.FAILING] == [0] * schedule.FAILING
-    assert rests == sorted(rests)
-    assert rests[-1] == 900_000_000
+    longer = [seconds * 1_000_000 for seconds in (5, 15, 60, 300, 900)]
+    assert rests[schedule.FAILING :] == longer + [900_000_000] * 20
 
 
 HALF_DAY_US = 43_200_000_000
+AN_HOUR_AHEAD = timezone(timedelta(hours=1))
 
 
 @pytest.mark.parametrize(
@@ -183,13 +222,37 @@ HALF_DAY_US = 43_200_000_000
         ("999999999999999999999999", HALF_DAY_US),
         (format_datetime(datetime.fromtimestamp(NOW + 90, UTC), usegmt=True), 90_000_000),
         (format_datetime(datetime.fromtimestamp(NOW - 90, UTC), usegmt=True), 0),
+        (format_datetime(datetime.fromtimestamp(NOW + 90, AN_HOUR_AHEAD)), 90_000_000),
         ("Sun, 06 Nov 2094 08:49:37 -0000", HALF_DAY_US),
+        # longer than any date is written
+        ("Sun, 06 Nov 2094 08:49:37 GMT (" + "x" * 8 + ")", HALF_DAY_US),
+        ("Sun, 06 Nov 2094 08:49:37 GMT (" + "x" * 9 + ")", 0),
         ("Sun, 06 Nov 1994 08:49:37 GMT" + " " * 100 + "x", 0),
         *((text, 0) for text in ("", "-5", "1.5", "soon", "٣", "1e9", "Sun, 99 Foo 2094 99:99:99")),
     ],
 )
 def test_who_asks_to_wait_is_waited_for_within_bounds(text, wait_us):
     assert schedule.asked_us(text, NOW) == wait_us
+
+
+@pytest.fixture
+def far_from_greenwich(monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_from_greenwich")
+def test_a_date_without_a_zone_is_not_the_machines():
+    at = datetime.fromtimestamp(NOW + 90, UTC).replace(tzinfo=None)
+    assert format_datetime(at).endswith(" -0000")
+    assert schedule.asked_us(format_datetime(at), NOW) == 90_000_000
+
+
+def test_what_is_no_time_asks_for_no_wait_at_any_time():
+    assert schedule.asked_us("soon", 0.0) == 0
 
 
 def test_an_endpoint_that_asks_for_it_rests_for_no_longer_than_one_that_fails():

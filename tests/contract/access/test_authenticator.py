@@ -27,7 +27,9 @@ from florin_server.store.engine.store import Store
 
 PEPPER, TOKEN, NETWORK = b"p" * 32, "operator-token", "192.0.2.1/32"
 (OLD,), (NEW,) = STABLE, PREVIEW
-GATEWAY = access_pb2.AccessRule(family=access_pb2.CALLER_FAMILY_GATEWAY)
+GATEWAY = access_pb2.AccessRule(
+    family=access_pb2.CALLER_FAMILY_GATEWAY, scope=access_pb2.KEY_SCOPE_READ
+)
 OPERATOR = access_pb2.AccessRule(family=access_pb2.CALLER_FAMILY_OPERATOR)
 ACCOUNT = access_pb2.AccessRule(
     family=access_pb2.CALLER_FAMILY_ACCOUNT, scope=access_pb2.KEY_SCOPE_MANAGE

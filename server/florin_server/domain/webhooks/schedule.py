@@ -13,7 +13,6 @@ _DELAYS_S: Final = (5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200
 # so many failures in a row are the endpoint's, not a payment's: it is left alone for a while
 FAILING: Final = 5
 _ALONE_S: Final = (5, 15, 60, 300, 900)
-_SECONDS_DIGITS: Final = 9
 _DATE_CHARS: Final = 40
 # nothing waits for longer: what seems to was written by a clock that was ahead
 LONGEST_US: Final = 2 * _DELAYS_S[-1] * _SECOND_US
@@ -46,7 +45,7 @@ def asked_us(retry_after: str, now_s: float) -> int:
     """
     text = retry_after.strip()
     if text.isascii() and text.isdecimal():
-        wait_s = float(text) if len(text) <= _SECONDS_DIGITS else _DELAYS_S[-1]
+        wait_s = float(text)
     else:
         wait_s = _until(text) - now_s
     return int(max(0.0, min(wait_s, _DELAYS_S[-1])) * _SECOND_US)
