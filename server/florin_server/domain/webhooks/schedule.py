@@ -44,10 +44,8 @@ def asked_us(retry_after: str, now_s: float) -> int:
     No longer than the schedule ever waits; 0 for what is neither, and for what is over.
     """
     text = retry_after.strip()
-    if text.isascii() and text.isdecimal():
-        wait_s = float(text)
-    else:
-        wait_s = _until(text) - now_s
+    seconds = text.isascii() and text.isdecimal()
+    wait_s = float(text) if seconds else _until(text) - now_s
     return int(max(0.0, min(wait_s, _DELAYS_S[-1])) * _SECOND_US)
 
 
