@@ -110,6 +110,7 @@ GROUPS = {
             "unit/test_idempotency_keys.py",
             "wire/test_crowding.py",
             "wire/test_remembered.py",
+            "wire/test_standing.py",
         ),
         # where others have the same store
         (postgres.SQLITE, postgres.POSTGRES),
