@@ -191,6 +191,8 @@ def test_a_payment_reads_as_it_did_at_each_version():
 def test_attempts_come_more_and_more_seldom_and_not_all_at_once():
     waits = [schedule.retry_after_us(n, "pay_1") for n in range(1, 20)]
     assert waits[0] < 6_000_000
+    # what is stored
+    assert {type(one) for one in waits} == {int}
     assert waits[:10] == sorted(waits[:10])
     assert max(waits) < schedule.LONGEST_US
     assert len({schedule.retry_after_us(3, f"pay_{n}") for n in range(100)}) > 50

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections import Counter
 from contextlib import AsyncExitStack
@@ -93,8 +94,13 @@ async def turns(server, folder):
 
 @pytest.fixture
 async def servers(engine, tmp_path):
+    faults = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
     async with AsyncExitStack() as stack:
         yield [await Server().start(engine, tmp_path, stack) for _ in range(2)]
+    # what a task or a callback left behind is told when it is collected
+    gc.collect()
+    assert faults == []
 
 
 async def test_of_two_requests_under_a_key_one_is_done(servers, engine, tmp_path):
@@ -149,6 +155,38 @@ async def test_who_has_no_time_is_refused_while_another_process_works(servers, e
     assert await second.does(key(), seconds=0.3) == "in_flight"
     work.let.set()
     assert await one == "done"
+
+
+async def test_the_refusal_says_when_to_come_again(servers, engine):
+    first, second = servers
+    work = Slow()
+    one = asyncio.create_task(first.does(key(), work))
+    await work.begun.wait()
+    with pytest.raises(FlorinError) as caught:
+        await second.guards.take(key(), 0.0)
+    told = caught.value
+    assert told.code is Code.IDEMPOTENCY_CONFLICT
+    assert told.message == "A request under this key is still running"
+    assert (told.retry_after_s, told.http, told.grpc) == (1, 409, "ABORTED")
+    work.let.set()
+    assert await one == "done"
+
+
+async def test_who_waits_looks_more_and_more_seldom(servers, engine, monkeypatch):
+    first, second = servers
+    work, waited = Slow(), []
+
+    async def sleep(seconds):
+        waited.append(seconds)
+        if len(waited) == 8:
+            work.let.set()
+        await asyncio.sleep(0)
+
+    one = asyncio.create_task(first.does(key(), work))
+    await work.begun.wait()
+    monkeypatch.setattr(second.clock, "sleep", sleep)
+    assert await second.does(key()) == await one == "done"
+    assert waited[:8] == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5]
 
 
 async def test_who_leaves_takes_no_turn_along(servers, engine, tmp_path):
