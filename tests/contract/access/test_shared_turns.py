@@ -212,6 +212,23 @@ async def test_who_leaves_takes_no_turn_along(servers, engine, tmp_path):
     assert await one == "done"
 
 
+async def test_who_leaves_while_the_store_fails_leaves_no_fault_behind(servers, engine):
+    first, _ = servers
+    first.broken = True
+    for wait in range(12):
+        leaves = asyncio.create_task(first.does(key(name=f"key {wait}")))
+        for _ in range(wait):
+            await asyncio.sleep(0)
+        leaves.cancel()
+        await asyncio.wait([leaves])
+    first.broken = False
+
+    async def wake():
+        first.clock.advance(1)
+
+    await until(lambda: first.guards.calls, 0, meanwhile=wake)
+
+
 async def test_the_turn_of_a_dead_process_is_taken_over_when_it_is_missed(servers, engine):
     dead, alive = servers
     work = Slow()
