@@ -20,7 +20,7 @@ from collections.abc import (
 )
 from typing import TypeVar
 
-from florin_server.clock import Clock, rest
+from florin_server.clock import Clock
 from florin_server.domain.payments.payment import Payment
 
 Read = Callable[[str], Awaitable[Payment | None]]
@@ -137,10 +137,8 @@ class Hub:
 
     async def sweep(self) -> None:
         """Looks until cancelled, and tells what hints missed."""
-        looked_us = self._clock.now_us()
         while True:
-            await rest(self._clock, self._sweep_s, looked_us)
-            looked_us = self._clock.now_us()
+            await self._clock.sleep(self._sweep_s)
             await self.look()
 
     def close(self) -> None:
@@ -209,10 +207,8 @@ class Changes:
         `marks` reads, by id, what differs whenever the thing has changed.
         """
         known: Mapping[str, object] = {}
-        looked_us = clock.now_us()
         while True:
-            await rest(clock, sweep_s, looked_us)
-            looked_us = clock.now_us()
+            await clock.sleep(sweep_s)
             ids, found = list(self._bells), dict[str, object]()
             for start in range(0, len(ids), _SWEPT):
                 found |= await marks(ids[start : start + _SWEPT])
