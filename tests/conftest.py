@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 
@@ -39,6 +41,11 @@ def pytest_configure(config):
     Hypothesis otherwise draws others each time, and fails a test that a busy machine makes slow.
     """
     memory.collect_rarely()
+    # what a fork inherits may belong to threads that it has not: a gRPC channel that is collected
+    # there waits for its own for ever
+    os.register_at_fork(
+        before=gc.disable, after_in_parent=gc.enable, after_in_child=_collect_own_only
+    )
     seeded = config.getoption("--hypothesis-seed") is not None
     settings.register_profile(
         "repeated",
@@ -48,6 +55,11 @@ def pytest_configure(config):
         suppress_health_check=[HealthCheck.too_slow],
     )
     settings.load_profile("repeated")
+
+
+def _collect_own_only():
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_asyncio_loop_factories():
