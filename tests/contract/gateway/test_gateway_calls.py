@@ -10,6 +10,8 @@ from florin_gateway import GatewaySettings, PlainAnswer, Profile
 
 from tests.support.gateway_lab import KEY, lab
 
+pytestmark = pytest.mark.long
+
 STATUS = "/v1/gateway/payment/pay_1/status"
 CONFIRM = "/v1/gateway/payment/pay_1/confirm"
 OUTPUTS = {"optionId": "o", "results": [{"type": "walletRpc", "data": ["0xab", {"a": [1]}]}]}

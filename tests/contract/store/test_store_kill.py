@@ -40,6 +40,8 @@ from tests.support.store_kit import (
     tx,
 )
 
+pytestmark = pytest.mark.long
+
 STEPS = ("op", "commit", "committed")
 GAS = Posting("expense:gas", "wallet:relayer", COIN, 5)
 MADE = [payment() for _ in range(2)]
