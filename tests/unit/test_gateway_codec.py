@@ -25,6 +25,8 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.long
+
 CODEC = Codec()
 SPEC, DEPLOYED, CANONICAL = Profile.SPEC, Profile.DEPLOYED, Profile.CANONICAL
 

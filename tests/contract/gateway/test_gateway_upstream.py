@@ -20,6 +20,8 @@ from tests.support.authority import Authority
 from tests.support.gateway_lab import KEY, Service, register
 from tests.support.until import until
 
+pytestmark = pytest.mark.long
+
 TOKEN = "t" * 32
 
 

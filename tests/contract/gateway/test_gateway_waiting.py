@@ -11,6 +11,8 @@ from florin_gateway import GatewaySettings, ServerSettings
 from tests.support.gateway_lab import KEY, lab
 from tests.support.raw import read_answer
 
+pytestmark = pytest.mark.long
+
 STATUS = "/v1/gateway/payment/pay_1/status"
 EVENTS = "/v1/gateway/payment/pay_1/events"
 CONFIRM = "/v1/gateway/payment/pay_1/confirm"
