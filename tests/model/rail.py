@@ -58,6 +58,7 @@ class FakeRail:
     eta_s = 1
     agreement = 1
     disagreement = ""
+    stalled = ""
     chain_id = CHAIN
     senders = (SENDER,)
     treasury = f"{CHAIN}:{SENDER}"

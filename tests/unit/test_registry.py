@@ -9,7 +9,13 @@ from florin_server.chains.solana.spl import pubkey
 from florin_server.domain.caip import canonical_asset, checksum_address, parse_chain
 from florin_server.domain.money import CURRENCIES
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.networks.registry import NETWORKS, Claim, contradiction, network
+from florin_server.rails.networks.registry import (
+    NETWORKS,
+    Claim,
+    contradiction,
+    defaults_of,
+    network,
+)
 from florin_server.rails.solana.settings import SolanaChain
 from pydantic import ValidationError
 
@@ -42,6 +48,19 @@ def test_every_network_is_well_formed(one):
     assert 100 <= one.pace.poll_ms <= 15_000
     assert one.pace.eta_s >= 1
     assert one.tokens
+
+
+@pytest.mark.parametrize("one", NETWORKS, ids=lambda one: one.name)
+def test_only_where_money_is_real_somebody_always_has_blocks_made(one):
+    assert defaults_of(one)["stalled_after_s"] == (300 if one.live else 0)
+
+
+def test_a_chain_stalls_after_what_was_said_of_it():
+    assert evm().stalled_after_s == 300
+    assert [evm(stalled_after_s=one).stalled_after_s for one in (0, 60, 86_400)] == [0, 60, 86_400]
+    for wrong in (-1, 1, 59, 86_401):
+        with pytest.raises(ValidationError):
+            evm(stalled_after_s=wrong)
 
 
 @named(TOKENS)

@@ -36,6 +36,7 @@ class ConditionName(StrEnum):
     PAYMENTS_GIVEN_UP = "payments_given_up"
     PAYMENTS_UNDONE = "payments_undone"
     CHAIN_UNUSABLE = "chain_unusable"
+    CHAIN_STALLED = "chain_stalled"
     RELAYER_FUNDS_LOW = "relayer_funds_low"
     NODES_DISAGREE = "nodes_disagree"
     PAYOUTS_PAUSED = "payouts_paused"
@@ -130,6 +131,13 @@ MEANINGS: Final[Mapping[ConditionName, Meaning]] = {
         "the chain does not answer, or the chain, a token or a contract is not what the settings "
         "say: what is wrong is not offered to buyers",
         "correct the settings or name other nodes; `florin chain list` looks again",
+    ),
+    _NAME.CHAIN_STALLED: Meaning(
+        State.CRITICAL,
+        "no node tells a new block: payments stay `processing`, and buyers are not offered the "
+        "chain",
+        "compare with a block explorer: if the chain goes on, name another node in the settings; "
+        "if it does not, wait, and it is offered again by itself",
     ),
     _NAME.RELAYER_FUNDS_LOW: Meaning(
         State.WARNING,

@@ -223,6 +223,10 @@ class Nodes(Protocol):
     def disagreement(self) -> str:
         """What keeps nodes from agreeing on what ends payments; empty if they agree."""
 
+    @property
+    def stalled(self) -> str:
+        """That no node has told a new block for as long as the settings bear; empty otherwise."""
+
     async def wait_for_block(self, waiter: str = "") -> None:
         """Returns when there may be a new block, and after a while in any case.
 

@@ -197,6 +197,27 @@ async def test_nodes_are_shown_by_their_hosts_alone():
         assert all(node.head > 0 and node.latency_ms >= 0 for node in found.rail.nodes.states())
 
 
+async def test_a_chain_that_tells_no_block_for_as_long_as_was_set_stalls():
+    async with nodes(stalled_after_s=60) as found:
+        await found.lab.mine(1)
+        await found.later(PROBE_S)
+        for _ in range(3):
+            await found.later(PROBE_S)
+        assert found.rail.nodes.stalled == ""
+        await found.later(PROBE_S)
+        assert found.rail.nodes.stalled == "no node has told a new block for 1 min"
+        await found.lab.mine(1)
+        await found.later(PROBE_S)
+        assert found.rail.nodes.stalled == ""
+
+
+async def test_a_chain_of_which_nothing_was_set_never_stalls():
+    async with nodes() as found:
+        for _ in range(10):
+            await found.later(3600)
+        assert found.rail.nodes.stalled == ""
+
+
 # what ends a payment
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import pytest_asyncio
-from florin.v1 import system_pb2
+from florin.v1 import condition_pb2, system_pb2
 from florin_server.boot.chains.keys import Keyring
 from florin_server.cli.service import doctor
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.rails.connection import health
+from florin_server.rails.connection.connection import Connection
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import EvmChain
@@ -69,6 +70,35 @@ async def test_the_operator_sees_each_node_by_its_host(own):
     assert names == [f"{CHAIN} Own", "node 127.0.0.1", "node localhost"]
     assert [wrong for _, wrong in found] == ["", "", ""]
     assert "secret" not in str(status) + str(found)
+
+
+async def test_a_chain_that_stalls_is_told_and_not_offered_until_it_goes_on(own, monkeypatch):
+    desk, _, control = own
+    wallet = Wallet(CHAIN)
+    purse = {"accounts": [wallet.address], "nativeWei": "0x0", "tokenUnits": hex(10**9)}
+    await control.call("florin_faucet", purse)
+    tenant, app = await desk.tenant(), await desk.wallet_app()
+    made = (await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)).body["paymentId"]
+    path = f"/v1/gateway/payment/{made}"
+
+    async def stalled() -> tuple[int, str]:
+        found = {one.name: one for one in (await status_of(desk)).conditions}["chain_stalled"]
+        return found.state, found.reason
+
+    async def options() -> list[str]:
+        answer = await desk.ask("POST", path + "/options", app, {"accounts": [wallet.account]})
+        assert answer.status == 200
+        return [one["id"] for one in answer.body["options"]]
+
+    offered = await options()
+    assert offered
+    with monkeypatch.context() as patched:
+        told = "no node has told a new block for 7 min"
+        patched.setattr(Connection, "stalled", property(lambda _: told))
+        assert await options() == []
+        assert await stalled() == (condition_pb2.CONDITION_STATE_CRITICAL, told)
+    assert await options() == offered
+    assert await stalled() == (condition_pb2.CONDITION_STATE_OK, "")
 
 
 async def test_a_payment_ends_when_two_nodes_tell_so_and_not_before(own, monkeypatch):

@@ -16,6 +16,7 @@ from florin_server.store.webhooks import deliveries
 # what is found when somebody asks, beside what those know who settle and pay out
 OF_CHAIN = (
     ConditionName.CHAIN_UNUSABLE,
+    ConditionName.CHAIN_STALLED,
     ConditionName.NODES_DISAGREE,
     ConditionName.PAYOUTS_WAITING,
     ConditionName.PAYMENTS_HELD,
@@ -48,6 +49,7 @@ async def of_chain(
     state = app.chains[chain_id]
     wrong: Mapping[ConditionName, Iterable[str]] = {
         ConditionName.CHAIN_UNUSABLE: await rail.problems(),
+        ConditionName.CHAIN_STALLED: [rail.nodes.stalled],
         ConditionName.NODES_DISAGREE: [rail.nodes.disagreement],
         ConditionName.PAYOUTS_WAITING: await payouts.problems(app, chain_id),
         ConditionName.PAYMENTS_HELD: [await held_money.problem(app, chain_id)],

@@ -151,6 +151,10 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
     written: Mapping[str, str],
     known: _Known,
 ) -> list[Option]:
+    if stalled := rail.nodes.stalled:
+        # what is signed for it could lapse before the chain goes on
+        _log.warning("chain %s is left out of options: %s", rail.chain_id, stalled)
+        return []
     # one look at the registry: a check may take an asset out while the chain is asked
     assets = rail.assets
     costs = {one.id: cost for one in assets.values() if (cost := price(app, payment, one))}

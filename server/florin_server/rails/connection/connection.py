@@ -38,6 +38,7 @@ class Connection:
         self.witnesses = Witnesses(self.rpc, now)
         self.news = News(settings.poll_ms / 1000)
         self._lacking = lacking
+        self._stalled_after_s = settings.stalled_after_s
         self._subscription = (
             Subscription(settings.ws_url, announcements, mark, self.news)
             if settings.ws_url
@@ -49,6 +50,14 @@ class Connection:
         """What keeps nodes from agreeing on what ends payments; empty if they agree."""
         told = (self.witnesses.disagreement, self._lacking())
         return "; ".join(text for text in told if text)
+
+    @property
+    def stalled(self) -> str:
+        """That no node has told a new block for as long as the settings bear; empty otherwise."""
+        still_s = self.rpc.still_s
+        if not self._stalled_after_s or still_s < self._stalled_after_s:
+            return ""
+        return f"no node has told a new block for {still_s // 60:,.0f} min"
 
     def states(self) -> Sequence[NodeState]:
         """How each node looks, in the order of preference; none of this process."""

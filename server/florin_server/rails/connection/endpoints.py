@@ -84,6 +84,11 @@ class Endpoints:
         """Payloads sent since the beginning."""
         return sum(one.rpc.requests for one in self._pool.all)
 
+    @property
+    def still_s(self) -> float:
+        """For how many seconds fewer endpoints than have to agree have told a new block."""
+        return self._pool.still_s()
+
     def states(self) -> tuple[NodeState, ...]:
         """How each endpoint looks, in the order of preference; none if it is trusted."""
         return () if self._trusted else self._pool.states()

@@ -33,10 +33,13 @@ class EndpointHealth:
     problem: str = ""
     head: int = 0
     lag: int = 0
+    still_s: float = 0.0  # for how long it had told no new block when it was looked at last
     latency_s: float = 0.0
     error_rate: float = 0.0
     probe_at: float = 0.0
     limited_until: float = 0.0
+    _top: int = -1
+    _top_at: float = 0.0
     _failures: int = 0  # in a row
     _left_out_at: float = 0.0
 
@@ -76,6 +79,10 @@ class EndpointHealth:
     def at(self, now: float, head: int, best: int, lag_max: int) -> None:
         """It is as far as `head` while the best is as far as `best`."""
         self.head, self.lag = head, max(0, best - head)
+        # an address may lead to nodes that differ by some blocks: back and forth is nothing new
+        if head > self._top or head < self._top - lag_max:
+            self._top, self._top_at = head, now
+        self.still_s = now - self._top_at
         if self.lag > lag_max:
             self._leave_out(now, f"is {self.lag} blocks behind")
         else:

@@ -76,6 +76,14 @@ class Pool:
         heads = sorted(one.health.head for one in self.all if not one.health.foreign)
         return heads[-2] if len(heads) >= _LEAST_HEADS else max(heads, default=0)
 
+    def still_s(self) -> float:
+        """For how long fewer than have to agree have told a new block; 0 if none is used.
+
+        What one of them alone tells ends nothing, whether blocks come or not.
+        """
+        used = sorted(one.health.still_s for one in self.all if not one.health.left_out)
+        return used[min(self._agreement, len(used)) - 1] if used else 0.0
+
     def tend(self) -> None:
         """Begins to look at the endpoints whose time has come."""
         if self._trusted:

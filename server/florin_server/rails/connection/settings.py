@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 BATCH_MAX = 100  # calls in one payload; what most hosted nodes take
+STALLED_S_MIN = 60  # some looks at a node, so that one of them alone proves nothing
 _Url = Annotated[str, Field(min_length=1)]
 
 
@@ -32,6 +33,13 @@ class NodeSettings(BaseModel):
     lag_max: int = Field(
         default=5, ge=1, description="a node that is further behind the others is left out"
     )
+    stalled_after_s: int = Field(
+        default=0,
+        ge=0,
+        le=86_400,
+        description="without a new block for so long buyers are not offered the chain, and you are "
+        "told; 60 at least, or 0: however long none comes",
+    )
     batch_max: int = Field(
         default=BATCH_MAX, ge=1, le=1000, description="calls that the nodes take in one payload"
     )
@@ -41,6 +49,13 @@ class NodeSettings(BaseModel):
         le=600_000,
         description="between two looks at the head, while no announcements come",
     )
+
+    @field_validator("stalled_after_s")
+    @classmethod
+    def _longer_than_looks(cls, value: int) -> int:
+        if 0 < value < STALLED_S_MIN:
+            raise ValueError(f"nodes are not looked at that often: {STALLED_S_MIN} at least, or 0")
+        return value
 
     @model_validator(mode="after")
     def _agreement_is_possible(self) -> Self:

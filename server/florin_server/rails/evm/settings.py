@@ -92,7 +92,7 @@ class EvmChain(NodeSettings):
     """One EVM chain. On a network of the registry most of it has a default.
 
     Of such a network `name`, `live`, `confirmations`, `poll_ms`, `eta_s` and `native_slip44` are
-    known.
+    known; where money is real, `stalled_after_s` is 300.
     """
 
     chain_id: int = Field(gt=0, lt=2**53, description="compared with what the nodes say")

@@ -30,6 +30,9 @@ _ARBITRUM: Final = Pace(confirmations=20, poll_ms=500, eta_s=6)
 # Solana is followed by its finalized slots: 31 blocks of 0.4 s on top.
 _SOLANA: Final = Pace(confirmations=1, poll_ms=1_000, eta_s=15)
 
+# somebody is always there to be written into a block; where money is worth nothing, not always
+_STALLED_S: Final = 300
+
 _USD_COIN: Final = ("USD Coin", "2")
 
 
@@ -268,7 +271,9 @@ def is_test_network(chain_id: str) -> bool:
 
 def defaults_of(known: Network) -> dict[str, Any]:
     """The settings of a chain that need not be written down."""
-    return {"name": known.name, "live": known.live, **asdict(known.pace)}
+    stalled_after_s = _STALLED_S if known.live else 0
+    pace = asdict(known.pace)
+    return {"name": known.name, "live": known.live, "stalled_after_s": stalled_after_s, **pace}
 
 
 def registered(known: Network | None, symbols: Iterable[str]) -> list[Token]:

@@ -55,8 +55,8 @@ class SolanaCoin(BaseModel):
 class SolanaChain(NodeSettings):
     """One Solana cluster. On a network of the registry most of it has a default.
 
-    Of such a network `name`, `live`, `poll_ms` and `eta_s` are known. What is final is what the
-    cluster calls final.
+    Of such a network `name`, `live`, `poll_ms` and `eta_s` are known; where money is real,
+    `stalled_after_s` is 300. What is final is what the cluster calls final.
     """
 
     reference: str = Field(
