@@ -204,7 +204,8 @@ class Gateway:
         said: bytes | None = dict(scope["headers"]).get(b"x-forwarded-proto")
         if said in _SCHEMES and self.settings.proxies.trusts(peer_of(scope)):
             return str(said, "ascii")
-        return str(scope["scheme"])
+        # a server may leave it out: ASGI has a default for it
+        return str(scope.get("scheme", "http"))
 
     async def _refuse(self, exchange: Exchange, refused: RefusedError) -> None:
         incoming = exchange.incoming

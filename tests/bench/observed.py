@@ -77,8 +77,9 @@ def _rest(seen: Seen) -> Any:
     async def receive() -> Any:
         return {"type": "http.request", "body": b""}
 
-    async def send(_message: Any) -> None:
-        pass
+    async def send(message: Any) -> None:
+        if message.get("status", 200) != 200:
+            raise RuntimeError(f"refused with status {message['status']}")
 
     async def call() -> None:
         await gateway({**SCOPE, "headers": [], "client": ("192.0.2.1", 1)}, receive, send)

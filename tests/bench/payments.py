@@ -50,7 +50,8 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
     )
     return [
         median_of("payments_per_s", settled, "/s", note, cpu_us=median(cpu_ms) * 1e3),
-        median_of("payments_vs_chain", ratios, "×", against, at_least=0.77, peer="chain alone"),
+        # no target: it shrinks when the chain, a part of the same process, gets faster
+        median_of("payments_vs_chain", ratios, "×", against, peer="chain alone"),
     ]
 
 
