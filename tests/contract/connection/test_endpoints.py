@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 
 import pytest
 from florin_server.rails.connection.endpoints import Endpoints
@@ -14,85 +13,10 @@ from florin_server.rails.connection.jsonrpc import AnswerTooLarge, JsonRpc, Rate
 from florin_server.rails.evm.family import EvmFamily
 from florin_server.rails.types import RailUnavailable
 
+from tests.support.endpoint_kit import Node, Stage, Time, lost
 from tests.support.until import until
 
-FAMILY = EvmFamily("Test", 31337, lag_max=5)
 QUESTION = ("eth_getBalance", ("0xabc", "latest"))
-
-
-class Node:
-    """One endpoint: what it answers by method, and whether it answers at all."""
-
-    def __init__(self, head=100, chain=31337, balance="0x1"):
-        self.answers = {"eth_getBalance": balance, "eth_sendRawTransaction": "0xhash"}
-        self.head, self.chain = head, chain
-        self.fault = None
-        self.asked = []
-        self.holding = None
-        self.arrived = asyncio.Event()
-
-    async def send(self, payload):
-        asked = json.loads(payload)
-        many = asked if isinstance(asked, list) else [asked]
-        self.asked += [one["method"] for one in many]
-        self.arrived.set()
-        if self.holding is not None:
-            await self.holding.wait()
-        if self.fault is not None:
-            raise self.fault
-        told = [self.one(one) for one in many]
-        return json.dumps(told if isinstance(asked, list) else told[0]).encode()
-
-    def one(self, asked):
-        known = {"eth_chainId": hex(self.chain), "eth_blockNumber": hex(self.head)}
-        answer = {**known, **self.answers}[asked["method"]]
-        if isinstance(answer, RpcError):
-            refusal = {"code": answer.code, "message": answer.message}
-            return {"id": asked["id"], "error": refusal}
-        return {"id": asked["id"], "result": answer}
-
-    async def close(self):
-        pass
-
-    def take(self):
-        """What it was asked since the last time."""
-        taken, self.asked = self.asked, []
-        return taken
-
-
-class Time:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
-class Stage:
-    def __init__(self, *nodes, **options):
-        self.nodes, self.time = nodes, Time()
-        rpcs = {f"node{i}.example": JsonRpc(node) for i, node in enumerate(nodes)}
-        self.rpc = Endpoints(rpcs, FAMILY, now=self.time, **options)
-
-    async def ready(self):
-        """Every endpoint has been looked at."""
-        await self.rpc.batch([("eth_blockNumber", ())])
-        await self.rpc.look()
-        for node in self.nodes:
-            node.take()
-        return self
-
-    async def later(self, seconds):
-        """Time passes; who is due is looked at."""
-        self.time.now += seconds
-        await self.rpc.look()
-
-    def problems(self):
-        return [state.problem for state in self.rpc.states()]
-
-
-def lost():
-    return RailUnavailable("node0.example: ClientConnectorError")
 
 
 async def test_the_first_of_good_endpoints_is_asked():
@@ -395,78 +319,6 @@ async def test_a_chain_that_went_back_for_good_is_believed_in_the_end():
     stage.time.now += PATIENCE_S
     assert await stage.rpc.call("eth_blockNumber") == hex(60)
     assert await stage.rpc.batch([QUESTION]) == ["0x1"]
-
-
-# whether blocks come
-
-
-async def test_it_is_known_for_how_long_no_block_was_told():
-    (only,) = (Node(head=100),)
-    stage = await Stage(only).ready()
-    for _ in range(4):
-        await stage.later(PROBE_S)
-    assert stage.rpc.still_s == 4 * PROBE_S
-    # time in which nobody looks is no proof of anything
-    stage.time.now += 3600
-    assert stage.rpc.still_s == 4 * PROBE_S
-    only.head = 101
-    await stage.later(PROBE_S)
-    assert stage.rpc.still_s == 0
-
-
-async def test_nodes_behind_one_address_that_differ_are_no_new_blocks():
-    (only,) = (Node(head=100),)
-    stage = await Stage(only).ready()
-    for head in (98, 100, 95, 99, 100):
-        only.head = head
-        await stage.later(PROBE_S)
-    assert stage.rpc.still_s == 5 * PROBE_S
-
-
-async def test_a_head_that_was_never_there_is_forgotten():
-    (only,) = (Node(head=100),)
-    stage = await Stage(only).ready()
-    only.head = 10**9
-    await stage.later(PROBE_S)
-    only.head = 101
-    await stage.later(PATIENCE_S)
-    assert stage.rpc.still_s == 0
-    await stage.later(PROBE_S)
-    assert stage.rpc.still_s == PROBE_S
-
-
-async def test_blocks_come_if_as_many_tell_them_as_have_to_agree():
-    nodes = [Node(head=100), Node(head=100), Node(head=100)]
-    stage = await Stage(*nodes, agreement=2).ready()
-    for seen in (1, 2, 3):
-        # what it makes up is too little to leave the others behind
-        nodes[0].head = 100 + seen
-        await stage.later(PROBE_S)
-    assert stage.rpc.still_s == 3 * PROBE_S
-    nodes[1].head = 103
-    await stage.later(PROBE_S)
-    assert stage.rpc.still_s == PROBE_S
-    nodes[0].head = nodes[1].head = 104
-    await stage.later(PROBE_S)
-    assert stage.rpc.still_s == 0
-
-
-async def test_a_node_that_hangs_behind_does_not_stop_a_chain_that_goes_on():
-    stuck, good = Node(head=100), Node(head=100)
-    stage = await Stage(stuck, good).ready()
-    for seen in range(1, 5):
-        good.head = 100 + 10 * seen
-        await stage.later(PROBE_S)
-        assert stage.rpc.still_s == 0
-
-
-async def test_nothing_is_said_of_blocks_while_no_node_answers():
-    (only,) = (Node(head=100),)
-    stage = await Stage(only).ready()
-    await stage.later(PROBE_S)
-    only.fault = lost()
-    await stage.later(PROBE_S)
-    assert stage.rpc.still_s == 0
 
 
 # handing over transactions

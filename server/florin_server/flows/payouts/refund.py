@@ -46,7 +46,7 @@ async def refund_of(app: App, payment: Payment) -> Refund | None:
 
 @operation
 def _request(app: App, caller: Caller, payment_id: str) -> Op[Refund]:
-    payment = (yield from payments.get((payment_id,))).get(payment_id)
+    payment = yield from payments.one(payment_id)
     if payment is None or not visible(caller, payment):
         raise refunded_payment_unknown(wcp_profile=caller.wcp_profile)
     if payment.status is not Status.SUCCEEDED:

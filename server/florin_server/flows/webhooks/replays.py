@@ -70,7 +70,7 @@ async def since(app: App, by: By, endpoint_id: str, wanted: Wanted) -> Replayed:
 @operation
 def _one(by: By, endpoint_id: str, payment_id: str, version: int, now_us: int) -> Op[int]:
     known = yield from owned(by, endpoint_id)
-    found = (yield from payments.get([payment_id])).get(payment_id)
+    found = yield from payments.one(payment_id)
     if (
         found is None
         or (found.partner_id, found.live) != (by.partner_id, by.live)

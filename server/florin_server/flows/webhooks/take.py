@@ -105,7 +105,7 @@ def _concluded(app: App, by: By, endpoint_id: str, named: _Named) -> Op[None]:
     if waiting is None:
         # it lapsed, was told again, or was never handed out
         return
-    of = (yield from payments.get((named.payment_id,))).get(named.payment_id)
+    of = yield from payments.one(named.payment_id)
     if of is None or named.version <= waiting.told:
         return
     happened = yield from events.between(of, named.version - 1, named.version)

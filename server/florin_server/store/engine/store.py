@@ -40,7 +40,7 @@ class Writes(Protocol):
 class Store(ABC):
     """Everything that is remembered. Made by `open_store`, once in a process."""
 
-    def __init__(self, engine: str, writer: Writes, *, reads_at_once: bool = False) -> None:
+    def __init__(self, engine: str, writer: Writes, *, reads_at_once: int = 0) -> None:
         # name and version
         self.engine = engine
         self.reader = PaymentReader(self.read, at_once=reads_at_once)

@@ -84,6 +84,7 @@ def _unconfirmed() -> Update:
 
 _INSERT = Statement(insert(payment))
 _GET = Statement(select(payment).where(any_of(payment.c.id, "ids")))
+_ONE = Statement(select(payment).where(payment.c.id == param("payment_id")))
 _VERSIONS = Statement(select(payment.c.id, payment.c.version).where(any_of(payment.c.id, "ids")))
 _EVENT = Statement(insert(payment_event))
 _EVENTS = Statement(
@@ -170,6 +171,13 @@ def create(new: Payment, request_id: str = "") -> Op[Payment]:
     yield _INSERT.of(new)
     yield from put_events([event_of(new, CREATED, request_id=request_id)])
     return new
+
+
+@operation
+def one(payment_id: str) -> Op[Payment | None]:
+    """A payment; None if there is none."""
+    rows = yield _ONE(payment_id=payment_id)
+    return Payment(*rows[0]) if rows else None
 
 
 @operation

@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
+from typing import Protocol
 
 from florin_server.domain.payments.payment import Payment
-from florin_server.store.engine.query import Operation
+from florin_server.store.engine.query import Operation, T
 from florin_server.store.payments import payments
 
-_Read = Callable[[Operation[dict[str, Payment]]], Awaitable[dict[str, Payment]]]
 _Wanted = dict[str, list[asyncio.Future[Payment | None]]]
+
+
+class Read(Protocol):
+    """What runs operations that only read."""
+
+    def __call__(self, op: Operation[T], /) -> Awaitable[T]:
+        """Runs one."""
 
 
 class PaymentReader:
     """One SELECT for everybody who asks in the same turn of the event loop.
 
-    Where reads are done `at_once` the first of a turn has one of its own: mostly it stays alone.
+    Where a read is over `at_once`, so many of a turn have one of their own: to wait for others
+    costs more than their part of the SELECT, until there are some.
     """
 
-    def __init__(self, read: _Read, *, at_once: bool = False) -> None:
+    def __init__(self, read: Read, *, at_once: int = 0) -> None:
         self._read = read
         self._at_once = at_once
-        self._alone = True
+        self._alone = 0
         self._wanted: _Wanted = {}
         self._fetching: asyncio.Task[None] | None = None
 
     async def payment(self, payment_id: str) -> Payment | None:
         """The payment as it was committed last; None if there is none."""
         loop = asyncio.get_running_loop()
-        if self._at_once and self._alone:
-            self._alone = False
-            loop.call_soon(self._next_turn)
-            return (await self._read(payments.get((payment_id,)))).get(payment_id)
+        if self._alone < self._at_once:
+            if not self._alone:
+                loop.call_soon(self._next_turn)
+            self._alone += 1
+            return await self._read(payments.one(payment_id))
         future: asyncio.Future[Payment | None] = loop.create_future()
         self._wanted.setdefault(payment_id, []).append(future)
         if self._fetching is None:
@@ -40,7 +49,7 @@ class PaymentReader:
         return await future
 
     def _next_turn(self) -> None:
-        self._alone = True
+        self._alone = 0
 
     async def _fetch(self) -> None:
         try:
