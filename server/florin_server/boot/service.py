@@ -162,7 +162,7 @@ class Service:
             await self._http.make_way()
         targets = self.grpc.target, self.grpc.operator_target
         ports = [int(one.rpartition(":")[2]) for one in targets if one]
-        if stop_listening(*ports):
+        if await stop_listening(*ports):
             # the core of gRPC takes up to a tenth more
             await asyncio.sleep(1.1 * self.settings.grpc_connection_s + _MARGIN_S)
 

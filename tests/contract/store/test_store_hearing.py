@@ -27,6 +27,8 @@ from tests.support.store_kit import LATER_US, NOW_US, created
 from tests.support.until import PATIENCE_S, until
 
 BAD = ("eip155", "0x" + "66" * 20)
+# how a payment is read, alone or with others
+READS = {"one", "get"}
 FOREIGN = "1 fedcba9876543210 "
 
 
@@ -88,7 +90,7 @@ async def test_what_nobody_watches_costs_nothing(process, store):
     ended = asyncio.create_task(anext(aiter(process.app.hub.watch(of.id, of.version))))
     await until(lambda: process.app.hub.watchers, 1)
     changed = await store.write(payments.cancel(of.id, CancelledReason.BY_MERCHANT, LATER_US))
-    await until(lambda: "get" in process.asked)
+    await until(lambda: READS & {*process.asked})
     process.asked.clear()
     for start in range(0, 20_000, 200):
         others = (f"p:9:pay_{n:027}" for n in range(start, start + 200))
@@ -96,7 +98,8 @@ async def test_what_nobody_watches_costs_nothing(process, store):
         process.wire.heard(f"{FOREIGN}o:pout_{start} s:eip155:{start} r:eip155:{start}")
     process.wire.heard(f"{FOREIGN}p:{changed.version}:{of.id}")
     assert await asyncio.wait_for(ended, PATIENCE_S) == changed
-    assert process.asked == ["get"]
+    assert len(process.asked) == 1
+    assert {*process.asked} <= READS
 
 
 async def test_only_what_was_counted_is_read_again(store, tmp_path):
