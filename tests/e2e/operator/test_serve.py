@@ -114,7 +114,8 @@ async def test_a_reload_under_load_fails_no_request(installation, served, api, s
 async def test_one_that_is_killed_is_started_again_and_its_lease_is_taken_over(
     installation, served, api
 ):
-    before = await installation.owners()
+    # one that was just replaced has given it back, and its successor takes it
+    before = await until(installation.owners)
     ended, answers = (installation.count(one) for one in ("ended by signal 9", ") answers"))
     for number, pid in enumerate(children(served.process.pid), 1):
         kill(pid)
@@ -130,7 +131,6 @@ async def test_one_that_is_killed_is_started_again_and_its_lease_is_taken_over(
         return bool(owners) and not owners & before
 
     # whichever of the two had it
-    assert before
     await until(taken_over)
 
 
