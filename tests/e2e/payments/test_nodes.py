@@ -60,6 +60,16 @@ async def told_by_doctor(desk) -> list[tuple[str, str]]:
     return [finding async for finding in doctor.of_chain(settings.chains[0], keys)]
 
 
+async def ordered(desk, control) -> tuple[Wallet, dict[str, str], str]:
+    """A wallet with money, the headers of its app, and the id of a payment."""
+    wallet = Wallet(CHAIN)
+    purse = {"accounts": [wallet.address], "nativeWei": "0x0", "tokenUnits": hex(10**9)}
+    await control.call("florin_faucet", purse)
+    tenant, app = await desk.tenant(), await desk.wallet_app()
+    made = (await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)).body["paymentId"]
+    return wallet, app, made
+
+
 async def test_the_operator_sees_each_node_by_its_host(own):
     desk, _, _ = own
     status = await status_of(desk)
@@ -74,11 +84,7 @@ async def test_the_operator_sees_each_node_by_its_host(own):
 
 async def test_a_chain_that_stalls_is_told_and_not_offered_until_it_goes_on(own, monkeypatch):
     desk, _, control = own
-    wallet = Wallet(CHAIN)
-    purse = {"accounts": [wallet.address], "nativeWei": "0x0", "tokenUnits": hex(10**9)}
-    await control.call("florin_faucet", purse)
-    tenant, app = await desk.tenant(), await desk.wallet_app()
-    made = (await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)).body["paymentId"]
+    wallet, app, made = await ordered(desk, control)
     path = f"/v1/gateway/payment/{made}"
 
     async def stalled() -> tuple[int, str]:
@@ -105,11 +111,7 @@ async def test_a_payment_ends_when_two_nodes_tell_so_and_not_before(own, monkeyp
     # one that comes back is asked again soon
     monkeypatch.setattr(health, "BACKOFF_MAX_S", 0.05)
     desk, (first, second), control = own
-    wallet = Wallet(CHAIN)
-    purse = {"accounts": [wallet.address], "nativeWei": "0x0", "tokenUnits": hex(10**9)}
-    await control.call("florin_faucet", purse)
-    tenant, app = await desk.tenant(), await desk.wallet_app()
-    made = (await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)).body["paymentId"]
+    wallet, app, made = await ordered(desk, control)
     path = f"/v1/gateway/payment/{made}"
     offered = await desk.ask("POST", path + "/options", app, {"accounts": [wallet.account]})
     (option,) = offered.body["options"]
