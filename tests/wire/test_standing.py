@@ -128,6 +128,9 @@ async def test_without_the_second_look_they_would(desk, tenant, call, monkeypatc
     await store.write(keys.revoke_app(headers.get("App-Id", ""), 1))
     monkeypatch.setattr(standing, "checked", lambda _standing, work: work)
     assert await call.outcome(desk, request, headers) == PASS
+    if call.rule.family == OF_WALLETS:
+        # or it settles while the next test counts rows
+        await desk.final(request.path["payment_id"])
 
 
 async def test_a_stored_answer_is_told_to_nobody_who_may_no_more(desk, tenant):

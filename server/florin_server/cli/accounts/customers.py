@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from florin.v1 import customer_pb2, payment_pb2
+from florin_gateway.jsonshape import timestamp_text
 
 from florin_server.cli.console import console, told
 from florin_server.cli.operation import ask
@@ -35,7 +36,7 @@ def _payment(one: customer_pb2.CustomerPayment) -> dict[str, Any]:
     return {
         "paymentId": one.payment_id,
         "status": status.removeprefix("PAYMENT_STATUS_").lower(),
-        "createdAt": one.created_at.ToJsonString(),
+        "createdAt": timestamp_text(one.created_at),
         "payer": one.payer,
         "walletName": one.wallet_name or None,
         "txId": one.tx_id or None,
@@ -46,8 +47,8 @@ def _data(one: customer_pb2.CustomerData) -> dict[str, Any]:
     """What the customer told; null where the key to read it with is lost."""
     return {
         "paymentId": one.payment_id,
-        "collectedAt": one.collected_at.ToJsonString(),
-        "keptUntil": one.kept_until.ToJsonString(),
+        "collectedAt": timestamp_text(one.collected_at),
+        "keptUntil": timestamp_text(one.kept_until),
         "source": _SOURCES[one.source],
         "app": one.app or None,
         "proven": one.proven,

@@ -20,6 +20,7 @@ from florin.v1 import (
     refund_pb2,
     webhook_pb2,
 )
+from florin_gateway.jsonshape import timestamp_text
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from florin_server.domain.conditions import MEANINGS, ConditionName
@@ -119,7 +120,7 @@ class Show:
 
     def iso(self, at: Timestamp) -> str:
         """The same for programs."""
-        return str(at.ToJsonString())
+        return timestamp_text(at)
 
     def second(self, at_s: int) -> str:
         """A point in time, of a field that holds Unix seconds."""
