@@ -27,6 +27,9 @@ from tests.bench.setup import new_payments
 from tests.bench.size import sized
 
 ROUNDS, SECONDS, IDLE_S = sized((5, 2.0, 4.0), (1, 0.1, 0.1))
+# connections, and calls at once on each: as many as there is room for, and one after the other. A
+# server that is full reads and writes for several calls at once, the more so the less each takes
+_AT_ONCE = {"grpc_status_vs_empty": (8, 8), "grpc_status_vs_empty_one_by_one": (1, 1)}
 _PATH = "/florin.v1.GatewayService/GetPaymentStatus"
 
 
@@ -41,26 +44,30 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
 
     idle = florin.idle(IDLE_S)
 
-    def us_a_call(address: Address, used_s: Callable[[], float], idle: float) -> float:
-        job = GrpcJob(address, _PATH, sent, asked.SerializeToString(), SECONDS)
+    def us_a_call(
+        address: Address, used_s: Callable[[], float], idle: float, at_once: tuple[int, int]
+    ) -> float:
+        job = GrpcJob(address, _PATH, sent, asked.SerializeToString(), SECONDS, *at_once)
         before, started = used_s(), time.monotonic()
         answered = load.run(pool, job).answered
         unasked = idle * (time.monotonic() - started)
         return (used_s() - before - unasked) / answered * 1e6
 
-    rounds: list[tuple[float, float]] = []
+    figures = []
     with _empty(answer, trailing) as (address, pid):
-        for _ in range(ROUNDS):
-            ours = us_a_call(florin.grpc, florin.cpu_s, idle)
-            rounds.append((ours, us_a_call(address, lambda: cpu_s(pid), 0)))
-    ours, theirs = (median(one[i] for one in rounds) for i in range(2))
-    # a short run may be shorter than a tick of the kernel's clock
-    ratios = [a / b if b else 1.0 for a, b in rounds]
-    note = f"by CPU, the handler {theirs:.0f} µs; 64 in flight; idle service {idle:.1%} of a core"
-    peer = "empty handler"
-    return [
-        median_of("grpc_status_vs_empty", ratios, "×", note, at_most=1.3, cpu_us=ours, peer=peer)
-    ]
+        for name, at_once in _AT_ONCE.items():
+            rounds: list[tuple[float, float]] = []
+            for _ in range(ROUNDS):
+                ours = us_a_call(florin.grpc, florin.cpu_s, idle, at_once)
+                rounds.append((ours, us_a_call(address, lambda: cpu_s(pid), 0, at_once)))
+            ours, theirs = (median(one[i] for one in rounds) for i in range(2))
+            # a short run may be shorter than a tick of the kernel's clock
+            ratios = [a / b if b else 1.0 for a, b in rounds]
+            calls = f"{at_once[0] * at_once[1]} in flight"
+            note = f"by CPU, the handler {theirs:.0f} µs; {calls}; idle {idle:.1%} of a core"
+            told = {"at_most": 1.3, "cpu_us": ours, "peer": "empty handler"}
+            figures.append(median_of(name, ratios, "×", note, **told))
+    return figures
 
 
 @contextmanager
