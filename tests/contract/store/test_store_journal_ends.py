@@ -206,10 +206,10 @@ async def test_what_a_transaction_cost_is_booked_under_the_hash_that_was_mined(s
         TxEnd(second.id, TxState.FINAL, 9, "0xblock", (COST,)),
     ]
     await store.write(chain_txs.conclude([], ends, LATER_US))
-    assert sorted(await store.read(journals())) == [
+    assert set(await store.read(journals())) == {
         (f"gas:{first.id}", "gas", None, "0xmined", LATER_US),
         (f"gas:{second.id}", "gas", None, second.hash, LATER_US),
-    ]
+    }
     # the same proof comes again
     await store.write(chain_txs.conclude([], ends, LATER_US + 1))
     assert await store.read(ledger.balance("expense:gas", COIN)) == 2 * COST.amount

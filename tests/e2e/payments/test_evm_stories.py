@@ -366,8 +366,7 @@ async def test_what_a_wallet_sent_and_never_confirmed_is_paid(desk, till):
     payment_id, option = await till.offer(GBP)
     (tx_hash,) = await till.wallet.perform(desk.chain, await till.fetch(payment_id, option))
     states = [state async for state in desk.rest.watch(payment_id)]
-    assert [one["status"] for one in states][-2:] == ["processing", "succeeded"]
-    assert states[-1]["info"]["txId"] == tx_hash
+    assert (states[-1]["status"], states[-1]["info"]["txId"]) == ("succeeded", tx_hash)
     detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", till.tenant.headers)
     assert detail["buyer"]["accountCaip10"] == till.wallet.account.lower()
     # a wallet that comes back is told how it ended, whatever became of its quote
