@@ -5,7 +5,7 @@
 # test: verify, and beside it all tests but slow ones; with CI=true those too, and on PostgreSQL · gen, fmt: write
 # bench: figures, into build/bench.json and build/bench.md; with ONLY='create verify' those of some subjects
 # mutate: small changes of the code, told if no test notices them (an hour or two)
-# shuffle: the whole suite 20 times, in other orders and with other seeds (hours)
+# shuffle: what `test` runs, 20 times, in other orders and with other seeds (hours)
 # notebooks: every notebook, run without Jupyter
 # gallery: the analyses' charts and figures in docs/gallery, made anew where they changed
 # screenshots: pictures of the hosted pages in docs/pictures · screenshots-check: do they look so still?
@@ -69,7 +69,7 @@ else
 endif
 
 shuffle: $(DEV)
-	$(BIN)/python -m tests.shuffle
+	$(BIN)/python -m tests.shuffle $(TIER)
 
 notebooks: $(DEV)
 	$(BIN)/python -m pytest -n 0 --durations 20 tests/notebooks

@@ -1,4 +1,4 @@
-"""`python -m tests.shuffle [--runs N] [--seed N] [path …]`: the suite in other orders.
+"""`python -m tests.shuffle [--runs N] [--seed N] [-m MARKERS] [path …]`: the suite in other orders.
 
 A seed decides the order of modules and of the tests in each, what `random` draws, the examples of
 Hypothesis, and the order of sets. What fails is told at the end, with the command that repeats it.
@@ -41,18 +41,18 @@ class Run:
         return self.status == 0 and self.tests > 0
 
 
-def command(seed: int, paths: Sequence[str]) -> list[str]:
+def command(seed: int, which: Sequence[str]) -> list[str]:
     """What runs the suite with a seed."""
     seeds = ("-p", "randomly", f"--randomly-seed={seed}", f"--hypothesis-seed={seed}")
-    return ["-m", "pytest", *PARALLEL, *seeds, *paths]
+    return ["-m", "pytest", *PARALLEL, *seeds, *which]
 
 
-def repeated_by(seed: int, paths: Sequence[str]) -> str:
+def repeated_by(seed: int, which: Sequence[str]) -> str:
     """The same as it is typed."""
-    return f"PYTHONHASHSEED={seed} .venv/bin/python " + shlex.join(command(seed, paths))
+    return f"PYTHONHASHSEED={seed} .venv/bin/python " + shlex.join(command(seed, which))
 
 
-def run(seed: int, paths: Sequence[str]) -> Run:
+def run(seed: int, which: Sequence[str]) -> Run:
     """Runs the suite; its output is in a file of its own."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     report, log = FOLDER / f"{seed}.xml", FOLDER / f"{seed}.log"
@@ -61,7 +61,7 @@ def run(seed: int, paths: Sequence[str]) -> Run:
     started = time.monotonic()
     with log.open("wb") as output:
         done = subprocess.run(
-            [sys.executable, *command(seed, paths), f"--junitxml={report}"],
+            [sys.executable, *command(seed, which), f"--junitxml={report}"],
             env=env,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -100,16 +100,18 @@ def main(args: Sequence[str]) -> int:
     parser.add_argument(
         "--seed", type=int, default=1, help="of the first run; the next ones follow"
     )
+    parser.add_argument("-m", dest="marked", default="", help="tests with these markers, as pytest")
     parser.add_argument("paths", nargs="*", help="tests; all of them by default")
     chosen = parser.parse_args(args)
+    which = [*(["-m", chosen.marked] if chosen.marked else []), *chosen.paths]
     runs = []
     for seed in range(chosen.seed, chosen.seed + chosen.runs):
-        runs.append(run(seed, chosen.paths))
+        runs.append(run(seed, which))
         print(told(runs[-1]), *runs[-1].failed, sep="\n    ", flush=True)
     bad = [one for one in runs if not one.good]
     print(f"\n{len(runs) - len(bad)} of {len(runs)} runs without a failure")
     for one in bad:
-        print(f"{FOLDER}/{one.seed}.log; again with: {repeated_by(one.seed, chosen.paths)}")
+        print(f"{FOLDER}/{one.seed}.log; again with: {repeated_by(one.seed, which)}")
     return 1 if bad or not runs else 0
 
 

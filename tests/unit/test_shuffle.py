@@ -61,6 +61,16 @@ def test_what_fails_is_told_with_what_repeats_it(suite, tmp_path, capsys):
         assert f"--randomly-seed={seed} --hypothesis-seed={seed}" in out
 
 
+def test_tests_are_chosen_by_their_marker(suite, tmp_path, capsys):
+    file = suite(bad=5)
+    with open(file, "a") as more:
+        more.write("\n\n@pytest.mark.long\ndef test_two():\n    pass\n")
+    assert shuffle.main(["--runs", "1", "--seed", "7", "-m", "long", file]) == 0
+    assert "1 tests, 0 skipped" in capsys.readouterr().out
+    assert shuffle.main(["--runs", "1", "--seed", "7", "-m", "not long", file]) == 1
+    assert f"-m 'not long' {file}" in capsys.readouterr().out
+
+
 def test_a_run_without_a_test_is_no_good_one(suite, tmp_path, capsys):
     (tmp_path / "test_none.py").write_text("")
     assert shuffle.main(["--runs", "1", str(tmp_path / "test_none.py")]) == 1
