@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests import shuffle
@@ -63,8 +65,8 @@ def test_what_fails_is_told_with_what_repeats_it(suite, tmp_path, capsys):
 
 def test_tests_are_chosen_by_their_marker(suite, tmp_path, capsys):
     file = suite(bad=5)
-    with open(file, "a") as more:
-        more.write("\n\n@pytest.mark.long\ndef test_two():\n    pass\n")
+    other = "\n\n@pytest.mark.long\ndef test_two():\n    pass\n"
+    Path(file).write_text(Path(file).read_text() + other)
     assert shuffle.main(["--runs", "1", "--seed", "7", "-m", "long", file]) == 0
     assert "1 tests, 0 skipped" in capsys.readouterr().out
     assert shuffle.main(["--runs", "1", "--seed", "7", "-m", "not long", file]) == 1

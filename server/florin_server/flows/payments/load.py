@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.ids import is_payment_id_shape
 from florin_server.domain.payments.links import resolve_payment_id
@@ -31,11 +34,19 @@ async def current(app: App, payment: Payment) -> Payment:
     return await app.store.reader.payment(payment.id) or seen
 
 
-async def find(app: App, caller: Caller, payment_ref: str) -> Payment:
-    """The caller's payment; one of another tenant or mode is as unknown as one that never was."""
-    payment_id = payment_id_of(app, payment_ref)
-    payment = await app.store.reader.payment(payment_id) if payment_id else None
-    if payment is None or not visible(caller, payment):
+async def find(
+    app: App,
+    caller: Caller,
+    payment_ref: str,
+    sees: Callable[[Caller, Payment], bool] | None = None,
+) -> Payment:
+    """The caller's payment; one of another tenant or mode is as unknown as one that never was.
+
+    What the caller `sees` are all that are `visible` to it, if nothing else is told.
+    """
+    payment_id, may_see = payment_id_of(app, payment_ref), partial(sees or visible, caller)
+    payment = await app.store.reader.payment(payment_id, may_see) if payment_id else None
+    if payment is None or not may_see(payment):
         raise FlorinError(Code.PAYMENT_NOT_FOUND)
     return await current(app, payment)
 
@@ -45,6 +56,11 @@ def visible(caller: Caller, payment: Payment) -> bool:
     if payment.live is not caller.live:
         return False
     return caller.merchant is None or caller.merchant.id == payment.merchant_id
+
+
+def of_partner(caller: Caller, payment: Payment) -> bool:
+    """Partners see those of all their merchants."""
+    return visible(caller, payment) and payment.partner_id == caller.partner
 
 
 def not_payable(payment: Payment) -> FlorinError:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import FlorinError
 from florin_server.domain.money import Amount
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.payments.state import Event
 from florin_server.flows.app import App, Caller
 from florin_server.flows.payments.idempotent import failing, once
-from florin_server.flows.payments.load import find
+from florin_server.flows.payments.load import find, of_partner
 from florin_server.flows.payments.price import price
 from florin_server.store.payments import simulation
 from florin_server.store.payments.idempotency import Replay
@@ -24,9 +24,7 @@ async def simulate(
     Repeating the outcome of a final payment changes nothing; any other is refused.
     """
     try:
-        payment = await find(app, caller, payment_ref)
-        if payment.partner_id != caller.partner:
-            raise FlorinError(Code.PAYMENT_NOT_FOUND)
+        payment = await find(app, caller, payment_ref, of_partner)
     except FlorinError as fault:
         return await once(app, caller, failing(fault), receipt)
     work = simulation.simulate(

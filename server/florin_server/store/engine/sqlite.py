@@ -6,6 +6,7 @@ import fcntl
 import os
 import sqlite3
 import unicodedata
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,18 @@ class Connection:
             self._raw.execute("PRAGMA wal_autocheckpoint=0")
         self.command = self._raw.execute
         self.close = self._raw.close
+
+    def on_change(self, table: str, key: str, changed: Callable[[str], None]) -> None:
+        """Has `changed` called with the key of each row that is changed or deleted from now on.
+
+        Before its transaction is committed, and whether or not it will be.
+        """
+        self._raw.create_function(f"changed_{table}", 1, changed)
+        for change in ("UPDATE", "DELETE"):
+            self._raw.execute(
+                f"CREATE TEMP TRIGGER {table}_{change} AFTER {change} ON main.{table} "
+                f"BEGIN SELECT changed_{table}(OLD.{key}); END"
+            )
 
     def query(self, query: Query) -> list[Row]:
         """Runs one query."""

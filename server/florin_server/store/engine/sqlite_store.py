@@ -13,6 +13,7 @@ from florin_server.store.engine.query import Operation, StoreUnavailable, T, run
 from florin_server.store.engine.sqlite import Connection, FileLock, to_store_error
 from florin_server.store.engine.store import MORE, Fault, Store
 from florin_server.store.engine.writer import Writer
+from florin_server.store.payments.cache import PaymentCache
 
 # a long read lets others have the event loop after so long
 _HOLD_S = 0.005
@@ -27,8 +28,12 @@ class SqliteStore(Store):
 
     def __init__(self, path: Path, lock: FileLock, fault: Fault) -> None:
         self._connection = Connection(path, writes=True)
-        self._writer = Writer(self._connection, fault)
-        super().__init__(f"SQLite {sqlite3.sqlite_version}", self._writer, reads_at_once=_ALONE)
+        # nobody else writes, so what is known of a payment is true until this process changes it
+        cache = PaymentCache()
+        self._connection.on_change("payment", "id", cache.changed)
+        self._writer = Writer(self._connection, fault, cache.settled)
+        engine = f"SQLite {sqlite3.sqlite_version}"
+        super().__init__(engine, self._writer, reads_at_once=_ALONE, cache=cache)
         self._path = path
         self._lock = lock
         self._readers: list[Connection] = []

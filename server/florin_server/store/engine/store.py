@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from florin_server.store.engine.notices import Notices
 from florin_server.store.engine.query import Operation, T
+from florin_server.store.payments.cache import PaymentCache
 from florin_server.store.payments.reader import PaymentReader
 
 __all__ = ["Fault", "Store"]
@@ -40,10 +41,17 @@ class Writes(Protocol):
 class Store(ABC):
     """Everything that is remembered. Made by `open_store`, once in a process."""
 
-    def __init__(self, engine: str, writer: Writes, *, reads_at_once: int = 0) -> None:
+    def __init__(
+        self,
+        engine: str,
+        writer: Writes,
+        *,
+        reads_at_once: int = 0,
+        cache: PaymentCache | None = None,
+    ) -> None:
         # name and version
         self.engine = engine
-        self.reader = PaymentReader(self.read, at_once=reads_at_once)
+        self.reader = PaymentReader(self.read, at_once=reads_at_once, cache=cache)
         self._writes = writer
         self._long: set[CodeType] = set()
 

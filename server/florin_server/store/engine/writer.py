@@ -12,6 +12,7 @@ import asyncio
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
@@ -32,11 +33,15 @@ _Job = tuple[Operation[Any], asyncio.Future[Any]]
 
 
 class Writer:
-    """Runs operations in groups, each group one durable transaction, for one event loop."""
+    """Runs operations in groups, each group one durable transaction, for one event loop.
 
-    def __init__(self, connection: Connection, fault: Fault) -> None:
+    `ended` is called after each group, before its callers are told, whether or not it was kept.
+    """
+
+    def __init__(self, connection: Connection, fault: Fault, ended: Callable[[], None]) -> None:
         self._connection = connection
         self._fault = fault
+        self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._jobs: deque[_Job] = deque()
         self._group: list[tuple[asyncio.Future[Any], Outcome]] = []
@@ -130,6 +135,7 @@ class Writer:
             lost = StoreUnavailable(f"the store could not commit: {error}")
             lost.__cause__ = error
             group = [(future, (None, lost)) for future, _ in group]
+        self._ended()
         for future, (result, failed) in group:
             if future.done():  # its caller was cancelled
                 continue
