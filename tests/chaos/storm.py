@@ -143,7 +143,8 @@ class Storm:
         self._ended_at, put_on = time.monotonic(), False
         while not all(task.done() for task in tasks):
             await asyncio.wait(tasks, timeout=LOOK_S, return_when=asyncio.FIRST_EXCEPTION)
-            if time.monotonic() - self._ended_at > QUIET_S and not put_on and not self._busy():
+            quiet = time.monotonic() - self._ended_at > QUIET_S
+            if quiet and not put_on and not self._busy() and not self._teller.buying():
                 self._clock.put_on(LAPSE_S)
                 put_on = True
             if put_on:

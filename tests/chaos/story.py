@@ -57,6 +57,7 @@ class Story:
     confirmed_at: float = 0.0
     ended_at: float = 0.0
     moved: bool = False
+    over: bool = False
     lapsed: bool = False  # the chain proves that what was signed came too late
     # the option that was signed or sent last, and the methods of what was to be done for it
     fetched: tuple[str, list[str]] = ("", [])
@@ -75,6 +76,7 @@ class Teller:
         self.till = till
         self.purses = purses
         self.begun: list[Story] = []  # of those that do no harm
+        self._told_of: list[Story] = []
         self._foes = Foes(stage, self, self._clock)
 
     async def tell(self, order: Order) -> list[Story]:
@@ -86,8 +88,18 @@ class Teller:
                 break
         return told
 
+    def buying(self) -> bool:
+        """True while somebody honest has not paid yet, whose time must not run out."""
+        known = "SELECT id FROM payment WHERE status = 'requires_action'"
+        unpaid = {"", *(one for (one,) in self._stage.select(known))}
+        return any(
+            one.order.mood in PAYS and not one.over and one.payment_id in unpaid
+            for one in self._told_of
+        )
+
     async def _told(self, order: Order, key: str) -> Story:
         till, story = self.till, Story(order)
+        self._told_of.append(story)
         if order.mood is Mood.MEDDLER:
             await self._foes.act(story)
             story.status, story.ended_at = "meddled", monotonic()
@@ -111,6 +123,7 @@ class Teller:
         if order.refunded and story.status == "succeeded":
             await self._refund(story, headers, f"refund-{key}")
         story.lapsed = await self._lapsed(story)
+        story.over = True
         return story
 
     async def _lapsed(self, story: Story) -> bool:
