@@ -2,8 +2,9 @@
 
 In each round both do the same things at the same moment: a request under a key that has lapsed,
 every end of one payment, a refund, options beyond the room for them, a durable nonce, and a
-transaction of whoever is losing its lease. What callers were told, and what is stored, has to be as
-if they had come one after the other. `python -m tests.chaos.store_race 5000 [serializable] [hole]`.
+transaction of whoever is losing its lease; then one revokes the key with which the other creates.
+What callers were told, and what is stored, has to be as if they had come one after the other.
+`python -m tests.chaos.store_race 5000 [serializable] [hole]`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from florin_server.domain.accounts.account import ApiKey, Standing
+from florin_server.domain.accounts.credentials import KeyKind
+from florin_server.domain.errors import FlorinError
 from florin_server.domain.payments.payment import (
     CancelledReason,
     FreeNonce,
@@ -26,8 +30,9 @@ from florin_server.domain.payments.payment import (
     RefundStatus,
 )
 from florin_server.domain.payouts.payout import Payout, PayoutKind
+from florin_server.store.accounts import keys, standing
 from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.query import Op, Operation, Statement, operation, param
+from florin_server.store.engine.query import Op, Operation, Row, Statement, operation, param
 from florin_server.store.engine.store import Store
 from florin_server.store.ledger import ledger
 from florin_server.store.payments import history, idempotency, new_options, payments
@@ -51,16 +56,26 @@ def _made(number: int, kind: str, **changes: Any) -> Any:
     return store_kit.payment(id=f"pay_{kind}{number:026}", **changes)
 
 
-class Round:
-    """What one round is about, the same in every process.
+class Signals(NamedTuple):
+    """What processes tell each other, so that both are at it however busy the machine is.
 
-    `signing` is released by who signs; in every other round who takes over waits for it, so that
-    both are at it however busy the machine is.
+    `begin` is a barrier, the others are semaphores: `signing` is released by who signs, which who
+    takes over waits for in every other round; `known` once a key was used, `revoked` once it was
+    revoked.
     """
 
-    def __init__(self, number: int, signing: Any = None) -> None:
+    begin: Any
+    signing: Any
+    known: Any
+    revoked: Any
+
+
+class Round:
+    """What one round is about, the same in every process."""
+
+    def __init__(self, number: int, signals: Signals | None = None) -> None:
         self.number = number
-        self.signing = signing
+        self._signals = signals
         self.key = store_kit.claim(f"key-{number}")
         self.ends = _made(number, "e", reference_id="")
         self.lapses = _made(number, "l", expires_at=NOW_US // 1_000_000 + 1)
@@ -72,6 +87,10 @@ class Round:
             NOW_US, backed=True,
         )  # fmt: skip
         self.lease = f"lease-{number}"
+        kind, no_scopes = KeyKind.WALLET, frozenset[str]()
+        self.api_key = ApiKey(
+            f"race-{number}", kind, False, None, b"h%d" % number, "last", no_scopes, None, NOW_US
+        )
 
     async def prepare(self, store: Store) -> None:
         """What is there before anybody races."""
@@ -83,6 +102,7 @@ class Round:
         await store.write(durable_nonces.seen(CHAIN, self.nonce, "", "value", 1))
         await store.write(payouts.add(self.payout))
         await store.write(leases.acquire(self.lease, "first", NOW_US, 1, steal=False))
+        await store.write(keys.put_key(self.api_key))
 
     def races(self, store: Store, who: str) -> dict[str, Any]:
         """What one process does in it, by name; each tells what it came to."""
@@ -100,6 +120,10 @@ class Round:
     def fence(self, store: Store, who: int) -> Any:
         """A lease is lost once in a round, while its owner signs."""
         return self._take_over(store) if who else self._append(store)
+
+    def revocation(self, store: Store, who: int) -> Any:
+        """A key is revoked once in a round, while somebody elsewhere uses it."""
+        return self._create_twice(store) if who else self._revoke(store)
 
     async def _create(self, store: Store, who: str) -> str | None:
         made = _made(self.number, f"c{who}")
@@ -134,7 +158,8 @@ class Round:
             sender=self.lease, nonce=1, payout_ids=(self.payout.id,), payment_ids=()
         )
         made = replace(made, id=f"tx_{self.number}", hash=f"0x{self.number:064x}")
-        claim = _slowly(payouts.claim(self.payout, made.hash, None, None, NOW_US), self.signing)
+        claim = payouts.claim(self.payout, made.hash, None, None, NOW_US)
+        claim = _slowly(claim, self._signals.signing)
         try:
             await store.write(chain_txs.append(made, 1, self.lease, claim))
         except chain_txs.LostLease:
@@ -144,10 +169,31 @@ class Round:
     async def _take_over(self, store: Store) -> list[str] | None:
         """Another takes the lease, and reads what the first one has written down."""
         if self.number % 2 == 0:
-            await asyncio.to_thread(self.signing.acquire, timeout=_ROUND_S)
+            await asyncio.to_thread(self._signals.signing.acquire, timeout=_ROUND_S)
         if await store.write(leases.acquire(self.lease, "second", LATER_US, 10**9, steal=False)):
             return [one.id for one in await store.read(chain_txs.open_txs(CHAIN, self.lease))]
         return None
+
+    async def _revoke(self, store: Store) -> bool:
+        await asyncio.to_thread(self._signals.known.acquire, timeout=_ROUND_S)
+        revoked = await store.write(keys.revoke_key(self.api_key.key_id, NOW_US))
+        self._signals.revoked.release()
+        return revoked is not None
+
+    async def _create_twice(self, store: Store) -> list[bool]:
+        """Before the key is revoked, and after whoever revoked it was told that it is."""
+        first = await self._create_with_key(store, "k")
+        self._signals.known.release()
+        await asyncio.to_thread(self._signals.revoked.acquire, timeout=_ROUND_S)
+        return [first, await self._create_with_key(store, "r")]
+
+    async def _create_with_key(self, store: Store, kind: str) -> bool:
+        used = Standing(key_id=self.api_key.key_id)
+        try:
+            await store.write(standing.checked(used, payments.create(_made(self.number, kind))))
+        except FlorinError:
+            return False
+        return True
 
 
 # as many statements take, while others do theirs
@@ -221,40 +267,53 @@ def _claim_outside() -> None:
     Round._create = create  # type: ignore[method-assign]  # noqa: SLF001
 
 
+def _stale_key() -> None:
+    """What is known of a key is believed, whatever became of it meanwhile."""
+    refusal, known = standing._refusal, {}  # noqa: SLF001
+
+    def remembered(used: Standing, rows: list[Row]) -> Any:
+        return refusal(used, known.setdefault(used, rows))
+
+    standing._refusal = remembered  # noqa: SLF001
+
+
 HOLES: dict[str, Callable[[], None]] = {
     "guard": _no_guard,
     "fence": _no_fence,
     "lock": _no_lock,
     "claim": _claim_outside,
+    "key": _stale_key,
 }
 
 # ---- racing
 
 
 def _race(
-    database: Any, begin: int, rounds: int, who: int, both: tuple[Any, Any], told: Path, hole: str
+    database: Any, first: int, rounds: int, who: int, signals: Signals, told: Path, hole: str
 ) -> None:
     if hole:
         HOLES[hole]()
 
-    barrier, signing = both
+    async def together() -> None:
+        await asyncio.to_thread(signals.begin.wait, _ROUND_S)
 
     async def main() -> None:
         store = await open_store(database)
         with told.open("w") as file:
-            for number in range(begin, begin + rounds):
-                here = Round(number, signing)
+            for number in range(first, first + rounds):
+                here = Round(number, signals)
                 works = {
                     (name, call): work
                     for call in range(CALLS)
                     for name, work in here.races(store, f"{who}{call}").items()
                 }
-                await asyncio.to_thread(barrier.wait, _ROUND_S)
+                await together()
                 results = await asyncio.gather(*works.values(), return_exceptions=True)
                 # by itself: whoever shares a transaction with others may begin anew with them
-                await asyncio.to_thread(barrier.wait, _ROUND_S)
-                works["fence", 0] = here.fence(store, who)
-                results += await asyncio.gather(works["fence", 0], return_exceptions=True)
+                for name, race in (("fence", here.fence), ("key", here.revocation)):
+                    await together()
+                    works[name, 0] = race(store, who)
+                    results += await asyncio.gather(works[name, 0], return_exceptions=True)
                 for (name, _), result in zip(works, results, strict=True):
                     what = repr(result) if isinstance(result, Exception) else result
                     json.dump([number, who, name, what], file)
@@ -271,12 +330,16 @@ async def _prepare(database: Any, begin: int, rounds: int) -> None:
     await store.close()
 
 
+# each process does something else
+_ALONE = ("fence", "key")
+
+
 def judge(told: list[tuple[int, int, str, Any]]) -> list[str]:
     """What cannot be, by what callers were told."""
     wrong = []
     rounds: dict[int, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for number, who, name, what in told:
-        rounds[number][f"{name} {who}" if name == "fence" else name].append(what)
+        rounds[number][f"{name} {who}" if name in _ALONE else name].append(what)
     for number, found in sorted(rounds.items()):
         if errors := [one for name in found.values() for one in name if _is_error(one)]:
             wrong.append(f"round {number}: {errors[0]}")
@@ -291,6 +354,8 @@ def judge(told: list[tuple[int, int, str, Any]]) -> list[str]:
         (signed,), (seen,) = found["fence 0"], found["fence 1"]
         if signed and seen is not None and signed not in seen:
             wrong.append(f"round {number}: {signed} was signed after the lease was taken over")
+        if (found["key 0"], found["key 1"]) != ([True], [[True, False]]):
+            wrong.append(f"round {number}: with a key that was revoked, {found['key 1']}")
     return wrong
 
 
@@ -314,10 +379,10 @@ def campaign(folder: Path, engine: str, rounds: int, *, hole: str = "", batch: i
     for begin in range(1, rounds + 1, batch):
         count = min(batch, rounds + 1 - begin)
         asyncio.run(_prepare(database, begin, count))
-        both = context.Barrier(PROCESSES), context.Semaphore(0)
+        signals = Signals(context.Barrier(PROCESSES), *(context.Semaphore(0) for _ in range(3)))
         files = [folder / f"told-{begin}-{who}" for who in range(PROCESSES)]
         racers = [
-            context.Process(target=_race, args=(database, begin, count, who, both, file, hole))
+            context.Process(target=_race, args=(database, begin, count, who, signals, file, hole))
             for who, file in enumerate(files)
         ]
         for one in racers:
@@ -326,7 +391,9 @@ def campaign(folder: Path, engine: str, rounds: int, *, hole: str = "", batch: i
             one.join()
         told = [json.loads(line) for file in files for line in file.read_text().splitlines()]
         wrong = judge(told) + asyncio.run(_whole(database))
-        if any(one.exitcode for one in racers) or len(told) != PROCESSES * count * (8 * CALLS + 1):
+        if any(one.exitcode for one in racers) or len(told) != PROCESSES * count * (
+            8 * CALLS + len(_ALONE)
+        ):
             wrong.append("a process did not end its rounds")
         if wrong:
             return wrong
