@@ -9,6 +9,7 @@ from pathlib import Path
 
 from florin_server.boot.home import Refused
 from florin_server.boot.stores import reading
+from florin_server.clock import SystemClock
 from florin_server.store.engine import copying, schema
 from florin_server.store.engine.copying import Content
 from florin_server.store.engine.opening import open_store
@@ -18,6 +19,7 @@ from florin_server.store.engine.sqlite import Connection
 from florin_server.store.engine.store import Store
 from florin_server.store.engine.where import Database
 from florin_server.store.ledger import ledger
+from florin_server.store.operator import installation
 from florin_server.store.payments import history
 
 Copied = dict[str, Content]
@@ -28,7 +30,9 @@ def backup(store: Path | Database, to: Path) -> Copied:
 
     The service may run meanwhile. The file is opened again: its rows are compared with those that
     were read, and its books and histories checked. Refused if it is there already, or not whole.
+    It says of itself when it was made, so that who begins to work on it pays nothing out twice.
     """
+    at_us = SystemClock().now_us()
     if to.exists():
         raise Refused(f"{to} is there already")
     part = to.with_name(to.name + ".part")
@@ -46,10 +50,20 @@ def backup(store: Path | Database, to: Path) -> Copied:
         target.command("PRAGMA wal_checkpoint(TRUNCATE)")
         target.command("PRAGMA journal_mode=DELETE")
     _check(part, copied)
+    copied = _marked(part, at_us)
     with part.open("rb") as file:
         os.fsync(file.fileno())
     part.replace(to)
     return copied
+
+
+def _marked(file: Path, at_us: int) -> Copied:
+    """Says in a copy when it was made; what is in it then."""
+    with closing(Connection(file, writes=True)) as opened:
+        run(installation.mark_copied(at_us), opened.query)
+        opened.command("PRAGMA journal_mode=DELETE")
+    with closing(Reading(file)) as read:
+        return read.read(copying.contents())
 
 
 async def restore(source: Path | Database, to: Path | Database) -> Copied:

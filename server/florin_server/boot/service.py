@@ -234,9 +234,13 @@ async def _staff(core: Core, role: Role, handed: Handed | None) -> Staff:
     """Who works on the chains, or looks on; what dead processes had is free for them."""
     if handed is not None:
         await free_of_dead(core.store, handed.dead)
-    pauses = await core.store.read(executors.pauses())
     owner = "" if handed is None else handed.owner
-    return Staff.of(core, pauses, settles=role.settles, owner=owner)
+    pay_out = [
+        f"{rail.chain_id}:{rail.payouts.sender}" for rail in core.rails.values() if rail.payouts
+    ]
+    copied_at_us = await core.store.write(executors.begin(pay_out, core.clock.now_us()))
+    pauses = await core.store.read(executors.pauses())
+    return Staff.of(core, pauses, settles=role.settles, owner=owner, copied_at_us=copied_at_us)
 
 
 def _listener(

@@ -37,10 +37,17 @@ class Staff:
 
     @classmethod
     def of(
-        cls, core: Core, pauses: Container[str], *, settles: bool = True, owner: str = ""
+        cls,
+        core: Core,
+        pauses: Container[str],
+        *,
+        settles: bool = True,
+        owner: str = "",
+        copied_at_us: int | None = None,
     ) -> Self:
         """Makes them; `pauses` are the keys that send nothing new, `owner` is whose leases are.
 
+        `copied_at_us` is when the store was copied, if pauses are for that.
         Where other processes settle, those who only look on stand in for them.
         """
         owner, rails = owner or core.randbytes(8).hex(), core.rails.values()
@@ -57,7 +64,7 @@ class Staff:
         return cls(
             [ChainSettler(core, rail, owner, pauses) for rail in rails],
             [
-                PayoutWorker(core, rail, rail.payouts, owner, pauses)
+                PayoutWorker(core, rail, rail.payouts, owner, pauses, copied_at_us=copied_at_us)
                 for rail in rails
                 if rail.payouts is not None
             ],

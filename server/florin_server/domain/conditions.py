@@ -40,6 +40,7 @@ class ConditionName(StrEnum):
     RELAYER_FUNDS_LOW = "relayer_funds_low"
     NODES_DISAGREE = "nodes_disagree"
     PAYOUTS_PAUSED = "payouts_paused"
+    STORE_RESTORED = "store_restored"
     PAYOUTS_STARTING = "payouts_starting"
     PAYOUTS_LEASED_ELSEWHERE = "payouts_leased_elsewhere"
     PAYOUTS_FAILING = "payouts_failing"
@@ -153,6 +154,13 @@ MEANINGS: Final[Mapping[ConditionName, Meaning]] = {
         State.NOTICE,
         "the operator paused the treasury's key",
         "`florin executors resume`, when it shall send again",
+    ),
+    _NAME.STORE_RESTORED: Meaning(
+        State.CRITICAL,
+        "the store is a copy, as a backup is, and what the treasury has paid out since it was made "
+        "is not in it: nothing is paid out, as that would be paid again",
+        "compare `florin payouts list` with the chain, call off what was paid with `florin payouts "
+        "refuse`, then `florin executors resume` the treasury's key",
     ),
     _NAME.PAYOUTS_STARTING: Meaning(
         State.NOTICE,

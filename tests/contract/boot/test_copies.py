@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 from florin_server.boot import copies
 from florin_server.boot.home import Refused
+from florin_server.clock import SystemClock
 from florin_server.store.engine import migrating, schema
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import StoreError
 from florin_server.store.engine.reading import Reading
+from florin_server.store.operator import executors
 from florin_server.store.payments import payments
 
 from tests.support import postgres
 from tests.support.exported import Shop, many
 from tests.support.migrated import moved
-from tests.support.store_kit import ENGINES, created, leased, option, payment
+from tests.support.store_kit import ENGINES, NOW_US, created, leased, option, payment
 
 
 def place(engine: str, folder: Path):
@@ -56,10 +58,12 @@ async def filled(where) -> int:
 async def test_a_backup_is_made_while_the_store_is_used_and_restored_elsewhere(engine, folders):
     where, file = place(engine, folders["one"]), folders["one"] / "backup.db"
     await filled(where)
-    store = await open_store(where)
+    store, before_us = await open_store(where), SystemClock().now_us()
     copied = await asyncio.to_thread(copies.backup, where, file)
     assert copied["payment_option"].rows > 1200
     late = await created(store)
+    # the copy knows what it is, and whose copy it is does not
+    assert await store.write(executors.begin(["eip155:1:0x00"], NOW_US)) is None
     await store.close()
     assert file.stat().st_mode & 0o777 == 0o600
     assert {one.name for one in file.parent.glob("backup*")} == {"backup.db"}
@@ -69,6 +73,9 @@ async def test_a_backup_is_made_while_the_store_is_used_and_restored_elsewhere(e
         assert await copies.restore(file, place(other, target)) == copied
         again = await open_store(place(other, target))
         assert await again.reader.payment(late.id) is None
+        copied_at_us = await again.write(executors.begin(["eip155:1:0x00"], NOW_US))
+        assert before_us <= copied_at_us <= SystemClock().now_us()
+        assert await again.read(executors.pauses()) == {"eip155:1:0x00": NOW_US}
         if other != postgres.SQLITE:
             # plans are made for the rows that there are
             ((known,),) = await postgres.rows(postgres.of(target).dsn, _COUNTED)

@@ -19,6 +19,8 @@ from tests.support.payout_steps import SEND, waits
 
 LEASE = f"relayer:{CHAIN}:{TREASURY.address}"
 S = 1_000_000
+COPIED_US = 1_800_000_000 * S
+PAUSED_FOR_A_COPY = "paused: what was paid out since 2027-01-15 08:00:00 UTC is not known"
 
 
 @pytest.fixture
@@ -87,6 +89,14 @@ async def test_who_has_not_begun_says_so_and_is_the_one_to_pause(desk):
     assert desk.app.executors.keys() == {account}
     paused = PayoutWorker(desk.app, rail, treasury, "me", {account})
     assert paused.health().problem == "payouts: paused by the operator; payouts: starting"
+    copied = PayoutWorker(desk.app, rail, treasury, "me", {account}, copied_at_us=COPIED_US)
+    told = copied.health().problem
+    assert told == f"payouts: {PAUSED_FOR_A_COPY}; payouts: starting"
+    copied.sender.resume()
+    assert copied.health().problem == "payouts: starting"
+    # once more is the operator's own
+    copied.sender.pause()
+    assert copied.health().problem.startswith("payouts: paused by the operator")
     other = PayoutWorker(desk.app, rail, treasury, "me", {f"{CHAIN}:0x"})
     assert not other.sender.paused
 

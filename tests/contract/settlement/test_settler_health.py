@@ -35,6 +35,7 @@ async def test_a_chain_has_each_condition_once_and_all_are_well(shop):
     elsewhere = {one for one in ConditionName if one.startswith("payout_")}
     elsewhere |= {
         ConditionName.PAYOUTS_PAUSED,
+        ConditionName.STORE_RESTORED,
         ConditionName.PAYOUTS_STARTING,
         ConditionName.PAYOUTS_LEASED_ELSEWHERE,
         ConditionName.PAYOUTS_FAILING,

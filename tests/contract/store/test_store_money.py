@@ -11,7 +11,7 @@ from florin_server.domain.payments.state import Event
 from florin_server.store.accounts import customers
 from florin_server.store.accounts.customers import Erased
 from florin_server.store.ledger import ledger
-from florin_server.store.operator import executors
+from florin_server.store.operator import executors, installation
 from florin_server.store.payments import payments, simulation
 from florin_server.store.payouts import refunds
 from florin_server.store.settlement import chain_txs
@@ -176,6 +176,25 @@ async def test_a_pause_lasts_from_its_first_beginning_to_its_end(store):
     for _ in range(2):
         await store.write(executors.resume(EXECUTOR))
     assert await store.read(executors.pauses()) == {"eip155:1:0x00": LATER_US}
+
+
+async def test_who_begins_on_a_copy_pauses_what_pays_out_until_the_operator_resumes_it(store):
+    pay_out = [EXECUTOR, "eip155:1:0x00"]
+    assert await store.write(executors.begin(pay_out, NOW_US)) is None
+    assert await store.read(executors.pauses()) == {}
+    await store.write(installation.mark_copied(NOW_US - 5))
+    # where nothing pays out nothing has begun
+    assert await store.write(executors.begin([], NOW_US)) is None
+    for _ in range(2):
+        assert await store.write(executors.begin(pay_out, NOW_US)) == NOW_US - 5
+        assert await store.read(executors.pauses()) == dict.fromkeys(pay_out, NOW_US)
+    await store.write(executors.resume(EXECUTOR))
+    # what was resumed is not paused again
+    assert await store.write(executors.begin(pay_out, LATER_US)) == NOW_US - 5
+    assert await store.read(executors.pauses()) == {"eip155:1:0x00": NOW_US}
+    await store.write(executors.resume("eip155:1:0x00"))
+    assert await store.write(executors.begin(pay_out, LATER_US)) is None
+    assert await store.read(executors.pauses()) == {}
 
 
 # customers

@@ -9,7 +9,7 @@ from typing import Any
 from florin_server.boot import copies, stores
 from florin_server.boot.copies import Copied
 from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, told, working
+from florin_server.cli.console import console, fail, note, told, working
 from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.store.engine.query import StoreError
@@ -40,6 +40,10 @@ def restore(given: dict[str, Any], file: Path) -> None:
     except (Refused, StoreError, OSError) as error:
         fail("Not restored", error)
     _tell(copied, "the store")
+    note(
+        "When Florin starts on it payouts are paused: what was paid out since the backup would be "
+        "paid again. `florin doctor` says what to do."
+    )
 
 
 def copy(given: dict[str, Any], source: Path) -> None:

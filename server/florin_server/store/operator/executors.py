@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy import delete, func, select, text
 
 from florin_server.store.engine.query import Op, Statement, insert, operation, param
 from florin_server.store.hints import generations
+from florin_server.store.operator import installation
 from florin_server.store.tables.settlement import OPEN
 from florin_server.store.tables.tables import chain_tx, executor_pause
 
@@ -27,9 +30,24 @@ def pause(executor_id: str, now_us: int) -> Op[None]:
 
 
 @operation
+def begin(pay_out: Collection[str], now_us: int) -> Op[int | None]:
+    """When the store was copied from another one, as long as anything is paused for it.
+
+    Whoever begins first on a copy pauses the executors that pay out: what they have sent since is
+    not in it, and would be sent again. Where there is none the next one does.
+    """
+    if pay_out and (yield from installation.begin_on_copy()):
+        for one in pay_out:
+            yield from pause(one, now_us)
+    return (yield from installation.restored_from())
+
+
+@operation
 def resume(executor_id: str) -> Op[None]:
     """Ends a pause, if there is one."""
     yield _RESUME(id_=executor_id)
+    if not (yield _PAUSES()):
+        yield from installation.forget_copy()
     yield from generations.bump(generations.Kind.EXECUTORS)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from florin_server.store.engine.query import Op, Statement, operation, param, upsert
 from florin_server.store.tables.tables import installation
@@ -12,6 +12,11 @@ _LOCK = Statement(
     select(installation.c.value).where(installation.c.name == param("name")).with_for_update()
 )
 _PUT = Statement(upsert(installation, "name"))
+_FORGET = Statement(
+    delete(installation)
+    .where(installation.c.name == param("name_"))
+    .returning(installation.c.value)
+)
 _ALL_FOLLOWED = Statement(
     select(installation.c.value).where(installation.c.name.like(param("prefix")))
 )
@@ -20,6 +25,9 @@ _ALL_FOLLOWED = Statement(
 _AHEAD = "test_clock_ahead_us"
 # the newest block of a chain before which nothing was left unread, and when that was
 _FOLLOWED = "followed:"
+# microseconds since the Unix epoch at which what this store holds was copied from another one:
+# nobody has begun to work on it; somebody has, and something is paused for it
+_COPIED, _RESTORED = "copied_at_us", "restored_from_us"
 
 
 @operation
@@ -71,3 +79,31 @@ def last_followed() -> Op[int]:
 def follow(chain_id: str, block: int, at: int) -> Op[None]:
     """Writes down that all events of a chain up to a block were looked at."""
     yield from put(_FOLLOWED + chain_id, f"{block} {at}")
+
+
+@operation
+def mark_copied(at_us: int) -> Op[None]:
+    """Says of this store that it is a copy of what another one held at a time."""
+    yield from put(_COPIED, str(at_us))
+
+
+@operation
+def begin_on_copy() -> Op[bool]:
+    """True for the first who begins to work on a copy."""
+    rows = yield _FORGET(name_=_COPIED)
+    if rows:
+        yield from put(_RESTORED, rows[0][0])
+    return bool(rows)
+
+
+@operation
+def restored_from() -> Op[int | None]:
+    """When the copy was made that somebody has begun to work on; None if it is none, or settled."""
+    value = yield from get(_RESTORED)
+    return None if value is None else int(value)
+
+
+@operation
+def forget_copy() -> Op[None]:
+    """Nothing is paused for it any more."""
+    yield _FORGET(name_=_RESTORED)

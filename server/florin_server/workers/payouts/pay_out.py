@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from florin_server.clock import first_of
 from florin_server.domain.accounts.destinations import AssetAccount
@@ -58,6 +59,7 @@ _IDLE_S = 1.0
 _LEASED = ConditionName.PAYOUTS_LEASED_ELSEWHERE
 _NAMES = (
     ConditionName.PAYOUTS_PAUSED,
+    ConditionName.STORE_RESTORED,
     ConditionName.PAYOUTS_STARTING,
     _LEASED,
     ConditionName.PAYOUTS_FAILING,
@@ -103,10 +105,20 @@ class PolledHead(HeadFollower):
 
 
 class PayoutWorker:
-    """The one that sends with the treasury's key; others wait for its lease."""
+    """The one that sends with the treasury's key; others wait for its lease.
+
+    `copied_at_us` tells that a pause it begins with is for a store that was copied then.
+    """
 
     def __init__(
-        self, app: Core, rail: Rail, treasury: Payouts, owner: str, pauses: Container[str] = ()
+        self,
+        app: Core,
+        rail: Rail,
+        treasury: Payouts,
+        owner: str,
+        pauses: Container[str] = (),
+        *,
+        copied_at_us: int | None = None,
     ) -> None:
         self._app = app
         self._rail = rail
@@ -122,6 +134,7 @@ class PayoutWorker:
         self._reconcile_at_us = 0
         self._look_back_at_us = 0
         self._waits = False
+        self._copied_at_us = copied_at_us
         self.sender = TxSender(
             app,
             rail,
@@ -158,8 +171,19 @@ class PayoutWorker:
     def health(self) -> Health:
         """How paying out looks now."""
         name, why = self._trouble
+        paused, copied = "paused by the operator" if self.sender.paused else "", ""
+        if not paused:
+            # another pause is the operator's
+            self._copied_at_us = None
+        elif self._copied_at_us is not None:
+            at = datetime.fromtimestamp(self._copied_at_us // 1_000_000, UTC)
+            paused, copied = (
+                "",
+                f"paused: what was paid out since {at:%Y-%m-%d %H:%M:%S} UTC is not known",
+            )
         wrong = {
-            ConditionName.PAYOUTS_PAUSED: "paused by the operator" if self.sender.paused else "",
+            ConditionName.PAYOUTS_PAUSED: paused,
+            ConditionName.STORE_RESTORED: copied,
             ConditionName.PAYOUT_TRANSACTION_STUCK: self.sender.problem,
             name: why,
         }
