@@ -26,7 +26,7 @@ from tests.bench.report import Figure, median_of
 from tests.bench.setup import new_payments
 from tests.bench.size import sized
 
-ROUNDS, SECONDS, IDLE_S = sized((5, 2.0, 4.0), (1, 0.1, 0.1))
+ROUNDS, SECONDS, IDLE_S = sized((11, 2.0, 4.0), (1, 0.1, 0.1))
 # connections, and calls at once on each: as many as there is room for, and one after the other. A
 # server that is full reads and writes for several calls at once, the more so the less each takes
 _AT_ONCE = {"grpc_status_vs_empty": (8, 8), "grpc_status_vs_empty_one_by_one": (1, 1)}
