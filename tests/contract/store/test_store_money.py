@@ -189,12 +189,19 @@ async def test_who_begins_on_a_copy_pauses_what_pays_out_until_the_operator_resu
         assert await store.write(executors.begin(pay_out, NOW_US)) == NOW_US - 5
         assert await store.read(executors.pauses()) == dict.fromkeys(pay_out, NOW_US)
     await store.write(executors.resume(EXECUTOR))
-    # what was resumed is not paused again
+    # what was resumed is not paused again, unless it is a copy once more
     assert await store.write(executors.begin(pay_out, LATER_US)) == NOW_US - 5
     assert await store.read(executors.pauses()) == {"eip155:1:0x00": NOW_US}
-    await store.write(executors.resume("eip155:1:0x00"))
+    for copied_at_us in (NOW_US, LATER_US):
+        await store.write(installation.mark_copied(copied_at_us))
+    assert await store.write(executors.begin(pay_out, LATER_US)) == NOW_US - 5
+    for one in pay_out:
+        await store.write(executors.resume(one))
     assert await store.write(executors.begin(pay_out, LATER_US)) is None
     assert await store.read(executors.pauses()) == {}
+    for copied_at_us in (LATER_US, NOW_US):
+        await store.write(installation.mark_copied(copied_at_us))
+    assert await store.write(executors.begin(pay_out, LATER_US)) == NOW_US
 
 
 # customers

@@ -84,7 +84,7 @@ def follow(chain_id: str, block: int, at: int) -> Op[None]:
 @operation
 def mark_copied(at_us: int) -> Op[None]:
     """Says of this store that it is a copy of what another one held at a time."""
-    yield from put(_COPIED, str(at_us))
+    yield from _put_earliest(_COPIED, at_us)
 
 
 @operation
@@ -92,8 +92,14 @@ def begin_on_copy() -> Op[bool]:
     """True for the first who begins to work on a copy."""
     rows = yield _FORGET(name_=_COPIED)
     if rows:
-        yield from put(_RESTORED, rows[0][0])
+        yield from _put_earliest(_RESTORED, int(rows[0][0]))
     return bool(rows)
+
+
+def _put_earliest(name: str, at_us: int) -> Op[None]:
+    """A copy of a copy knows nothing since the first was made, unless that was settled."""
+    known = yield from get(name)
+    yield from put(name, str(at_us if known is None else min(at_us, int(known))))
 
 
 @operation
