@@ -80,7 +80,8 @@ async def process(store, tmp_path, monkeypatch):
     core = core_of(Settings(home=tmp_path), store, TestClock(NOW_US), [])
     app = replace(app_of(core), hints=Hints("0123456789abcdef"))
     made = Process(app, store, monkeypatch)
-    await until(lambda: "current" in made.asked)
+    # the last of what it reads once, when it begins
+    await until(lambda: "pauses" in made.asked)
     yield made
     await made.end()
 
