@@ -26,6 +26,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 # a Monday
+pytestmark = pytest.mark.long
+
 BEGIN_US = 1_780_272_000 * SECOND_US
 KNOBS = st.builds(
     Knobs,

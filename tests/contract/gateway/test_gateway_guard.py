@@ -11,6 +11,8 @@ from florin_gateway import GatewaySettings, GuardSettings, ServerSettings
 from tests.support.gateway_lab import lab
 from tests.support.raw import read_answer
 
+pytestmark = pytest.mark.long
+
 LINE = b"GET /v1/gateway/payment/pay_1/status HTTP/1.1\r\n"
 POST = b"POST /v1/payments HTTP/1.1\r\nHost: lab\r\nApi-Key: k\r\n"
 GOOD = LINE + b"Host: lab\r\nApi-Key: k\r\n\r\n"

@@ -19,6 +19,8 @@ from tests.support.hooked import added, claim, fail, tell
 from tests.support.store_asked import ASKED
 from tests.support.store_kit import NOW_US, PAYER, payment
 
+pytestmark = pytest.mark.long
+
 ALL = frozenset(EVENT_TYPES)
 HOUR_US = 3_600_000_000
 
