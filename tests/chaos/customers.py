@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -156,6 +156,31 @@ async def customers(
     return [Customer(n, api, one, told, seed) for n, one in enumerate(wallets)]
 
 
+async def while_they_pay(runs: Sequence[asyncio.Task[None]], look: Callable[[], bool]) -> None:
+    """Returns once something is so; raises what a customer met."""
+
+    def so() -> bool:
+        for one in runs:
+            if one.done():
+                one.result()
+        return look()
+
+    await until(so, patience_s=SERVED_S)
+
+
+def _chain(at: Installation, session: aiohttp.ClientSession) -> Chain:
+    return Chain(session, at.node.url, DEVNET.token.address)
+
+
+async def treasury_differs(
+    at: Installation, session: aiohttp.ClientSession, told: Told
+) -> list[str]:
+    """What the treasury has beside what is left of what was paid and refunded once."""
+    kept = PRICE * (len(told.confirmed) - len(told.refunds))
+    has = await _chain(at, session).balance(TREASURY.address)
+    return [] if has == kept else [f"the treasury has {has}, and should have {kept}"]
+
+
 async def wrong(at: Installation, session: aiohttp.ClientSession, told: Told) -> list[str]:
     """What differs from what callers were told; refunds are waited for first."""
     bad: list[str] = []
@@ -181,13 +206,11 @@ async def wrong(at: Installation, session: aiohttp.ClientSession, told: Told) ->
             bad.append(f"{payment_id} was told in versions {versions}")
         if told.final.get(payment_id) != stored.get(payment_id):
             bad.append(f"the stream of {payment_id} ended as {told.final.get(payment_id)}")
-    chain = Chain(session, at.node.url, DEVNET.token.address)
+    chain = _chain(at, session)
     for address in set(told.confirmed.values()):
         paid = [one for one, by in told.confirmed.items() if by == address]
         left = _PURSE - PRICE * sum(one not in told.refunds for one in paid)
         if (has := await chain.balance(address)) != left:
             bad.append(f"{address} has {has}, and should have {left}")
-    kept = PRICE * (len(told.confirmed) - len(told.refunds))
-    if (has := await chain.balance(TREASURY.address)) != kept:
-        bad.append(f"the treasury has {has}, and should have {kept}")
+    bad += await treasury_differs(at, session, told)
     return [*bad, *await at.store.survey(history.check()), *await at.store.read(ledger.check())]

@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 import uvloop
 
-from tests.chaos.customers import SERVED_S, Customer, Told, customers, wrong
+from tests.chaos.customers import Customer, Told, customers, while_they_pay, wrong
 from tests.support.command import ROOT
 from tests.support.processes import alive, children, installed, kill
 from tests.support.until import until
@@ -86,14 +86,7 @@ def _told_otherwise(told: Told, lie: Callable[[Told], Any]) -> Told:
 async def _stories(people: list[Customer], runs: list[asyncio.Task[None]]) -> None:
     """Returns when a few more payments are over; raises what a customer met."""
     wanted = sum(one.stories for one in people) + _STORIES_A_KILL
-
-    def over() -> bool:
-        for one in runs:
-            if one.done():
-                one.result()
-        return sum(one.stories for one in people) >= wanted
-
-    await until(over, patience_s=SERVED_S)
+    await while_they_pay(runs, lambda: sum(one.stories for one in people) >= wanted)
 
 
 def main() -> None:

@@ -24,6 +24,8 @@ from florin_server.store.payments import history
 
 Copied = dict[str, Content]
 
+_SAYS_SO = "installation"
+
 
 def backup(store: Path | Database, to: Path) -> Copied:
     """Writes all that a store holds into a new file of SQLite, as it is at one moment.
@@ -50,7 +52,7 @@ def backup(store: Path | Database, to: Path) -> Copied:
         target.command("PRAGMA wal_checkpoint(TRUNCATE)")
         target.command("PRAGMA journal_mode=DELETE")
     _check(part, copied)
-    copied = _marked(part, at_us)
+    copied |= _marked(part, at_us)
     with part.open("rb") as file:
         os.fsync(file.fileno())
     part.replace(to)
@@ -58,12 +60,12 @@ def backup(store: Path | Database, to: Path) -> Copied:
 
 
 def _marked(file: Path, at_us: int) -> Copied:
-    """Says in a copy when it was made; what is in it then."""
+    """Says in a copy when it was made; the table that says so."""
     with closing(Connection(file, writes=True)) as opened:
         run(installation.mark_copied(at_us), opened.query)
+        found = run(copying.content(_SAYS_SO), opened.query)
         opened.command("PRAGMA journal_mode=DELETE")
-    with closing(Reading(file)) as read:
-        return read.read(copying.contents())
+    return {_SAYS_SO: found}
 
 
 async def restore(source: Path | Database, to: Path | Database) -> Copied:

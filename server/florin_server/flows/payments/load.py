@@ -34,23 +34,6 @@ async def current(app: App, payment: Payment) -> Payment:
     return await app.store.reader.payment(payment.id) or seen
 
 
-async def find(
-    app: App,
-    caller: Caller,
-    payment_ref: str,
-    sees: Callable[[Caller, Payment], bool] | None = None,
-) -> Payment:
-    """The caller's payment; one of another tenant or mode is as unknown as one that never was.
-
-    What the caller `sees` are all that are `visible` to it, if nothing else is told.
-    """
-    payment_id, may_see = payment_id_of(app, payment_ref), partial(sees or visible, caller)
-    payment = await app.store.reader.payment(payment_id, may_see) if payment_id else None
-    if payment is None or not may_see(payment):
-        raise FlorinError(Code.PAYMENT_NOT_FOUND)
-    return await current(app, payment)
-
-
 def visible(caller: Caller, payment: Payment) -> bool:
     """Wallets see every payment of their mode, merchants their own."""
     if payment.live is not caller.live:
@@ -61,6 +44,20 @@ def visible(caller: Caller, payment: Payment) -> bool:
 def of_partner(caller: Caller, payment: Payment) -> bool:
     """Partners see those of all their merchants."""
     return visible(caller, payment) and payment.partner_id == caller.partner
+
+
+async def find(
+    app: App,
+    caller: Caller,
+    payment_ref: str,
+    sees: Callable[[Caller, Payment], bool] = visible,
+) -> Payment:
+    """The caller's payment; one that it does not see is as unknown as one that never was."""
+    payment_id, may_see = payment_id_of(app, payment_ref), partial(sees, caller)
+    payment = await app.store.reader.payment(payment_id, may_see) if payment_id else None
+    if payment is None or not may_see(payment):
+        raise FlorinError(Code.PAYMENT_NOT_FOUND)
+    return await current(app, payment)
 
 
 def not_payable(payment: Payment) -> FlorinError:

@@ -75,14 +75,20 @@ def contents(take: Callable[[str, list[Row]], None] | None = None) -> Op[dict[st
     """
     found = {}
     for table in tables():
-        digest, count, last = sha256(), 0, None
-        while rows := (yield from page(table.name, last)):
-            if take is not None:
-                take(table.name, rows)
-            count, last = count + len(rows), rows[-1]
-            add(digest, rows)
-        found[table.name] = Content(count, digest.hexdigest())
+        found[table.name] = yield from content(table.name, take)
     return found
+
+
+@operation
+def content(name: str, take: Callable[[str, list[Row]], None] | None = None) -> Op[Content]:
+    """The same of one table."""
+    digest, count, last = sha256(), 0, None
+    while rows := (yield from page(name, last)):
+        if take is not None:
+            take(name, rows)
+        count, last = count + len(rows), rows[-1]
+        add(digest, rows)
+    return Content(count, digest.hexdigest())
 
 
 @operation
