@@ -64,9 +64,13 @@ class Wallet:
         """The hash of the transaction that an eth_sendTransaction asks for, once it is mined."""
         (call,) = params_of(action)
         assert call["from"] == self.address.lower()
-        gas = int(await chain.ask("eth_estimateGas", call), 16)
+        gas = await self.gas_for(chain, call)
         receipt = await self.transact(chain, gas=gas, **fields_of(call))
         return str(receipt["transactionHash"])
+
+    async def gas_for(self, chain: Chain, call: dict[str, Any]) -> int:
+        """The gas that a call is sent with: what it would use in the newest block."""
+        return int(await chain.ask("eth_estimateGas", call), 16)
 
     async def transact(self, chain: Chain, **fields: Any) -> dict[str, Any]:
         """The receipt of a transaction that is mined."""
