@@ -30,9 +30,9 @@ async def running(request):
         yield started
 
 
-async def poll(running, target: str, method: str = "GET", body=None) -> asyncio.Task:
+async def poll(running, target: str, method: str = "GET", body=None, headers=KEY) -> asyncio.Task:
     """Start a poll and wait until it is held."""
-    task = asyncio.create_task(running.call(method, target, body))
+    task = asyncio.create_task(running.call(method, target, body, headers))
     await running.service.watched("pay_1")
     return task
 
@@ -106,7 +106,9 @@ async def test_confirm_without_time_answers_at_once(running):
 
 async def test_a_wait_after_confirm_carries_no_idempotency_key(running):
     headers = {**KEY, "Idempotency-Key": "k"}
-    await running.call("POST", CONFIRM + "?maxPollMs=50", OUTPUTS, headers)
+    task = await poll(running, CONFIRM + "?maxPollMs=20000", "POST", OUTPUTS, headers)
+    running.service.move("pay_1", SUCCEEDED)
+    assert (await task).status == 200
     metadata = {name: sent for name, _, sent in running.service.seen}
     assert metadata["ConfirmPayment"]["idempotency-key"] == "k"
     assert "idempotency-key" not in metadata["WatchPayment"]
