@@ -5,6 +5,7 @@
 # test: verify, and beside it all tests but slow ones; with CI=true those too, and on PostgreSQL · gen, fmt: write
 # bench: figures, into build/bench.json and build/bench.md; with ONLY='create verify' those of some subjects
 # mutate: small changes of the code, told if no test notices them (an hour or two)
+# alone: each test that `test` runs in a process of its own (half an hour)
 # shuffle: what `test` runs, 20 times, in other orders and with other seeds (hours)
 # notebooks: every notebook, run without Jupyter
 # gallery: the analyses' charts and figures in docs/gallery, made anew where they changed
@@ -17,7 +18,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up check test shuffle notebooks gallery screenshots screenshots-check newcomer mutate verify gen bench fuzz-api fuzz-model race chaos kills soak tamper prove fmt lock contracts
+.PHONY: setup demo up check test alone shuffle notebooks gallery screenshots screenshots-check newcomer mutate verify gen bench fuzz-api fuzz-model race chaos kills soak tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -67,6 +68,9 @@ ifeq ($(CI),true)
 else
 	@echo 'Left out, as they take minutes: tests that are marked slow. `make test CI=true` runs all there are.'
 endif
+
+alone: $(DEV)
+	$(PYTEST) -p tests.alone $(TIER)
 
 shuffle: $(DEV)
 	$(BIN)/python -m tests.shuffle $(TIER)

@@ -1,0 +1,84 @@
+"""`make alone`: a test that needs another one fails, and what a test leaves reaches no other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.long
+
+TESTS = """
+import os
+import pytest
+
+left = []
+
+@pytest.fixture(scope="module")
+def made():
+    left.append("fixture")
+    yield os.getpid()
+    {torn_down}
+
+def test_one(made):
+    left.append("one")
+    print("a word of test one")
+    assert {one}
+
+def test_two(made):
+    assert left == {two}
+
+@pytest.mark.skip(reason="it is not for today")
+def test_three():
+    pass
+"""
+
+
+@pytest.fixture
+def ran(tmp_path):
+    def run(*options: str, one: str = "True", two: str, torn_down: str = "pass"):
+        (tmp_path / "test_it.py").write_text(TESTS.format(one=one, two=two, torn_down=torn_down))
+        command = [sys.executable, "-m", "pytest", "-q", "-rs", "-n", "0"]
+        command += ["-p", "no:randomly", "-p", "no:cacheprovider"]
+        return subprocess.run(
+            [*command, *options, "--rootdir", str(tmp_path), str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+ALONE = ("-p", "tests.alone")
+AFTER_ONE = '["fixture", "one"]'
+
+
+def test_a_test_that_needs_another_one_fails(ran):
+    assert ran(two=AFTER_ONE).returncode == 0
+    alone = ran(*ALONE, two=AFTER_ONE)
+    assert alone.returncode == 1
+    assert "1 failed, 1 passed, 1 skipped" in alone.stdout
+    assert "test_two" in alone.stdout
+    assert "it is not for today" in alone.stdout
+
+
+def test_what_a_test_left_reaches_no_other(ran):
+    assert ran(two='["fixture"]').returncode == 1
+    assert ran(*ALONE, two='["fixture"]').returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"one": "False"}, "a word of test one"),
+        ({"one": "os._exit(7)"}, "the test's process ended with 7"),
+        ({"one": "os.kill(os.getpid(), 9)"}, "the test's process ended with -9"),
+        ({"torn_down": "assert not left"}, "ERROR at teardown of test_one"),
+    ],
+)
+def test_what_fails_in_a_process_of_its_own_is_told(ran, changes, told):
+    alone = ran(*ALONE, two='["fixture"]', **changes)
+    assert alone.returncode == 1
+    assert told in alone.stdout
