@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
-
-pytestmark = pytest.mark.long
 
 TESTS = """
 import os
@@ -39,10 +38,10 @@ def test_three():
 def ran(tmp_path):
     def run(*options: str, one: str = "True", two: str, torn_down: str = "pass"):
         (tmp_path / "test_it.py").write_text(TESTS.format(one=one, two=two, torn_down=torn_down))
-        command = [sys.executable, "-m", "pytest", "-q", "-rs", "-n", "0"]
-        command += ["-p", "no:randomly", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]
         return subprocess.run(
             [*command, *options, "--rootdir", str(tmp_path), str(tmp_path)],
+            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             capture_output=True,
             text=True,
             check=False,

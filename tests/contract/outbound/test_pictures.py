@@ -119,7 +119,7 @@ async def test_a_decoder_that_hangs_is_ended(monkeypatch, tmp_path):
     slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 100\n")
     slow.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(slow))
-    monkeypatch.setattr(pictures, "_DECODE_S", 0.5)
+    monkeypatch.setattr(pictures, "_DECODE_S", 1.5)
     with pytest.raises(NoPicture):
         await small(picture())
     with pytest.raises(ProcessLookupError):

@@ -14,6 +14,9 @@ from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+# long enough to get to what holds a call, on a busy machine too
+SOON_MS = 1000
+
 
 class Held:
     """Something that answers when it is let, and notes how waiting for it ended."""
@@ -69,7 +72,7 @@ async def test_a_read_past_its_deadline_ends_over_grpc(desk, rail, monkeypatch):
     payment_id = await created(desk)
     held = hold(monkeypatch, rail.offers, "payable")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await options_by_grpc(desk, payment_id, 0.2)
+        await options_by_grpc(desk, payment_id, SOON_MS / 1000)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     await asyncio.wait_for(held.left.wait(), 10)
 
@@ -77,7 +80,7 @@ async def test_a_read_past_its_deadline_ends_over_grpc(desk, rail, monkeypatch):
 async def test_a_read_past_its_deadline_ends_over_rest(desk, rail, monkeypatch):
     path = f"/v1/gateway/payment/{await created(desk)}/options"
     held = hold(monkeypatch, rail.offers, "payable")
-    headers = {**desk.rest.wallet, "grpc-timeout": "200m"}
+    headers = {**desk.rest.wallet, "grpc-timeout": f"{SOON_MS}m"}
     answer = await desk.ask("POST", path, headers, {"accounts": [Wallet().account]})
     assert answer.told == (503, "internal_error")
     await asyncio.wait_for(held.left.wait(), 10)
@@ -119,7 +122,7 @@ async def test_a_call_whose_deadline_has_passed_changes_nothing_over_grpc(desk, 
     before = desk.rows()
     held = hold(monkeypatch, desk.service.app.store, "read")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await create_by_grpc(desk, tenant, 0.2)
+        await create_by_grpc(desk, tenant, SOON_MS / 1000)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     await asyncio.wait_for(held.left.wait(), 10)
     held.let.set()
@@ -139,7 +142,7 @@ async def test_a_confirm_is_finished_whoever_left(desk, rail, monkeypatch, how, 
     path = f"/v1/gateway/payment/{offer.payment_id}/confirm"
     headers = {**desk.rest.wallet, **key, "Client-Id": f"{how} {key}"}
     if how == "rest is late":
-        headers["grpc-timeout"] = "300m"
+        headers["grpc-timeout"] = f"{SOON_MS}m"
     if how.startswith("rest"):
         call = asyncio.create_task(desk.ask("POST", path, headers, confirm_request(offer)))
     else:
@@ -157,7 +160,7 @@ async def test_a_confirm_is_finished_whoever_left(desk, rail, monkeypatch, how, 
         call = stub.ConfirmPayment(
             request,
             metadata=[(name.lower(), value) for name, value in headers.items()],
-            timeout=0.3 if "late" in how else 20,
+            timeout=SOON_MS / 1000 if "late" in how else 20,
         )
     await held.asked.wait()
     if "leaves" in how:
