@@ -7,6 +7,7 @@ each test, those of modules and sessions too.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from multiprocessing import Pipe
@@ -51,11 +52,14 @@ def _forked(item: pytest.Item) -> list[pytest.TestReport]:
 def _run(item: pytest.Item, tell: Connection) -> None:
     """The fork's part, which does not come back: what is open here is the parent's to close."""
     status = 1
+    # what fixtures leave to the end of a process ends with this one, and nothing of the parent's
+    atexit._clear()  # noqa: SLF001
     try:
         # no next one: all fixtures are torn down, as after the last test of a session
         reports = runtestprotocol(item, log=False, nextitem=None)
         stored = item.config.hook.pytest_report_to_serializable
         tell.send([stored(config=item.config, report=one) for one in reports])
         status = 0
+        atexit._run_exitfuncs()  # noqa: SLF001
     finally:
         os._exit(status)

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 TESTS = """
+import atexit
 import os
 import pytest
 
@@ -23,6 +24,7 @@ def made():
 def test_one(made):
     left.append("one")
     print("a word of test one")
+    atexit.register(lambda: print(os.getpid(), file=open(__file__ + ".ended", "a")))
     assert {one}
 
 def test_two(made):
@@ -66,6 +68,11 @@ def test_a_test_that_needs_another_one_fails(ran):
 def test_what_a_test_left_reaches_no_other(ran):
     assert ran(two='["fixture"]').returncode == 1
     assert ran(*ALONE, two='["fixture"]').returncode == 0
+
+
+def test_what_is_left_to_the_end_of_a_process_is_done_at_the_end_of_a_test(ran, tmp_path):
+    assert ran(*ALONE, two='["fixture"]').returncode == 0
+    assert len((tmp_path / "test_it.py.ended").read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize(
