@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
+
+from tests.support import inner
 
 TESTS = """
 import atexit
@@ -39,15 +37,7 @@ def test_three():
 @pytest.fixture
 def ran(tmp_path):
     def run(*options: str, one: str = "True", two: str, torn_down: str = "pass"):
-        (tmp_path / "test_it.py").write_text(TESTS.format(one=one, two=two, torn_down=torn_down))
-        command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]
-        return subprocess.run(
-            [*command, *options, "--rootdir", str(tmp_path), str(tmp_path)],
-            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return inner.run(tmp_path, TESTS.format(one=one, two=two, torn_down=torn_down), *options)
 
     return run
 
@@ -62,6 +52,7 @@ def test_a_test_that_needs_another_one_fails(ran):
     assert alone.returncode == 1
     assert "1 failed, 1 passed, 1 skipped" in alone.stdout
     assert "test_two" in alone.stdout
+    # a report of another shape than those of passes and failures
     assert "it is not for today" in alone.stdout
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from tests.support import inner
 
 TESTS = """
 import time
@@ -18,13 +16,5 @@ def test_one():
 
 
 def test_a_test_stands_still_while_the_time_goes_on(tmp_path):
-    (tmp_path / "test_it.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.stalls"]
-    done = subprocess.run(
-        [*command, "--stalls-seed", "7", "--rootdir", str(tmp_path), str(tmp_path)],
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = inner.run(tmp_path, TESTS, "-p", "tests.stalls", "--stalls-seed", "7")
     assert done.returncode == 0, done.stdout

@@ -146,5 +146,6 @@ async def test_a_settlement_of_another_merchant_of_ones_own_is_unknown_too(
             answer = await _ask(desk, call, request, headers)
         assert answer.told == (404, "invalid_params")
         seen.append((answer.text, asked))
+    assert len({text for text, _ in seen}) == 1
     # as above
     assert seen[2] == seen[3]
