@@ -151,8 +151,8 @@ class LocalMessages:
         return await self._messages.__anext__()
 
     async def metadata(self) -> Metadata:
-        """What the servicer or an interceptor sent ahead so far."""
-        return self._context.ahead
+        """What the servicer or an interceptor has said so far."""
+        return self._context.answered
 
     async def close(self) -> None:
         """Throw GeneratorExit into the servicer, so that its cleanup runs now."""

@@ -20,6 +20,7 @@ from florin_gateway.rpc import (
     Unary,
     UnreachableError,
     full_name,
+    joined,
 )
 
 _HEALTH = "/grpc.health.v1.Health/Check"
@@ -75,8 +76,7 @@ class Remote:
             under_way = stub(request, metadata=self._with(metadata, peer), timeout=timeout_s)
             try:
                 answer = await under_way
-                ahead = await under_way.initial_metadata()
-                return answer, (*ahead, *await under_way.trailing_metadata())
+                return answer, await _said(under_way)
             except grpc.aio.AioRpcError as error:
                 raise self._failure(error) from error
             finally:
@@ -105,10 +105,10 @@ class Remote:
         return (*metadata, (CLIENT_ADDRESS_KEY, peer), (GATEWAY_TOKEN_KEY, self._token))
 
     def _failure(self, error: grpc.aio.AioRpcError) -> CallError:
-        ahead, after = error.initial_metadata() or (), error.trailing_metadata() or ()
         silent = error.code() is grpc.StatusCode.UNAVAILABLE and not self._is_connected()
         kind = UnreachableError if silent else CallError
-        return kind(error.code(), error.details() or "", (*ahead, *after))
+        ahead, after = error.initial_metadata() or (), error.trailing_metadata() or ()
+        return kind(error.code(), error.details() or "", joined(tuple(ahead), tuple(after)))
 
     def _is_connected(self) -> bool:
         return self._channel.get_state() is grpc.ChannelConnectivity.READY
@@ -166,13 +166,20 @@ class RemoteMessages:
             raise self._failure(error) from error
 
     async def metadata(self) -> Metadata:
-        """What the server sent ahead; waits for it."""
-        return tuple(await self._call.initial_metadata()) if self._call is not None else ()
+        """What the server sent ahead, for which it waits, and at the end."""
+        return await _said(self._call) if self._call is not None else ()
 
     async def close(self) -> None:
         """Cancel the call."""
         if self._call is not None:
             self._call.cancel()
+
+
+async def _said(call: Any) -> Metadata:
+    """The metadata of a call; the trailing part if it has ended."""
+    ahead = tuple(await call.initial_metadata())
+    # a status that was read before the initial metadata has gRPC drop those
+    return joined(ahead, tuple(await call.trailing_metadata())) if call.done() else ahead
 
 
 def _codecs(method: MethodDescriptor) -> tuple[Any, Any]:

@@ -22,6 +22,11 @@ CLIENT_ADDRESS_KEY = "client-address"
 GATEWAY_TOKEN_KEY = "gateway-token"  # noqa: S105  (a name, no secret)
 
 
+def joined(ahead: Metadata, after: Metadata) -> Metadata:
+    """Initial and trailing metadata, without what the end only repeats."""
+    return (*ahead, *(entry for entry in after if entry not in ahead)) if ahead else after
+
+
 class CallError(Exception):
     """A call that ended with another status than OK; `metadata` is initial plus trailing."""
 
@@ -60,7 +65,9 @@ class Messages(Protocol):
     async def metadata(self) -> Metadata:
         """What the server has said besides messages; complete enough after the first one.
 
-        Over a channel the trailing metadata comes with the end, and is included from then on.
+        Its trailing metadata is included from the end on. Of a stream that ends at once gRPC may
+        keep nothing else: a server that wants to be heard then says at the end all that it said
+        ahead.
         """
         ...
 

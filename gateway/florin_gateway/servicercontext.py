@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import grpc
 
-from florin_gateway.rpc import CallError, Metadata
+from florin_gateway.rpc import CallError, Metadata, joined
 
 logger = logging.getLogger(__name__)
 
@@ -138,14 +138,9 @@ class LocalContext(grpc.aio.ServicerContext[Any, Any]):
 
     # what the back end does with it
     @property
-    def ahead(self) -> Metadata:
-        """The metadata that was sent before the first message."""
-        return self._initial
-
-    @property
     def answered(self) -> Metadata:
-        """All metadata that goes with the answer."""
-        return (*self._initial, *self._trailing) if self._initial else self._trailing
+        """All metadata that goes with the answer, as far as it is known."""
+        return joined(self._initial, self._trailing)
 
     @property
     def refused(self) -> bool:

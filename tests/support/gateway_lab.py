@@ -127,7 +127,10 @@ class Service(gateway_pb2_grpc.GatewayServiceServicer, merchant_pb2_grpc.Merchan
     async def WatchPayment(self, request, context):
         self.note("WatchPayment", request, context)
         await self.known(request.payment_id, context)
-        await context.send_initial_metadata((("pay-version", "2026-02-18"),))
+        # at both ends, as the real service does
+        version = (("pay-version", "2026-02-18"),)
+        await context.send_initial_metadata(version)
+        context.set_trailing_metadata(version)
         after = request.after_version if request.HasField("after_version") else -1
         queue: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
         self.watchers.setdefault(request.payment_id, set()).add(queue)

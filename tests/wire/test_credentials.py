@@ -328,3 +328,19 @@ async def test_grpc_callers_are_told_who_they_spoke_to(desk, cast):
     told = {**dict(await call.initial_metadata()), **dict(await call.trailing_metadata())}
     assert told["request-id"] == "mine"
     assert told["pay-version"] == "2026-02-18"
+
+
+async def test_a_stream_tells_at_both_ends_whom_its_caller_spoke_to(desk, cast):
+    created = await desk.ask("POST", "/v1/payments", cast.tenant.headers, ORDER)
+    payment_id = created.body["paymentId"]
+    path = f"/v1/payments/{payment_id}/cancel"
+    assert (await desk.ask("POST", path, cast.tenant.headers)).status == 200
+    stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
+    metadata = [(name.lower(), value) for name, value in cast.tenant.headers.items()]
+    call = stub.WatchPayment(
+        payment_pb2.WatchPaymentRequest(payment_id=payment_id),
+        metadata=[*metadata, ("request-id", "mine")],
+    )
+    assert [told.payment.is_final async for told in call] == [True]
+    after = dict(await call.trailing_metadata())
+    assert (after["request-id"], after["pay-version"]) == ("mine", "2026-02-18")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
 import grpc
 import pytest
-from florin.v1 import gateway_pb2, payment_pb2
+from florin.v1 import gateway_pb2, gateway_pb2_grpc, payment_pb2
 from florin_gateway import CallError, Local, Remote
 
 SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
@@ -110,6 +112,79 @@ async def test_an_answer_comes_with_initial_and_trailing_metadata(bench):
     assert answer == ANSWER
     assert {("one", "1"), ("two", "2")} <= {tuple(entry) for entry in metadata}
     assert bench.log == ["outer GetPaymentStatus", "inner GetPaymentStatus"]
+
+
+async def test_what_is_said_at_both_ends_of_a_stream_is_heard_once(bench):
+    async def stream(request, context):
+        await context.send_initial_metadata((("one", "1"),))
+        yield event(1)
+        context.set_trailing_metadata((("one", "1"), ("two", "2")))
+        if request.payment_id == "refused":
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "no")
+
+    backend = await bench.around(stream=stream)
+    messages = watch(backend)
+    assert [message.version async for message in messages] == [1]
+    assert ours(await messages.metadata()) == [("one", "1"), ("two", "2")]
+    await messages.close()
+    request = payment_pb2.WatchPaymentRequest(payment_id="refused")
+    messages = backend.stream(WATCH)(request, (), 5.0, "ipv4:127.0.0.1:5")
+    assert (await anext(messages)).version == 1
+    failure = await failure_of(anext(messages))
+    assert ours(failure.metadata) == [("one", "1"), ("two", "2")]
+    await messages.close()
+
+
+class Brief(gateway_pb2_grpc.GatewayServiceServicer):
+    """A server in threads of its own, whose streams end at once."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+
+    def WatchPayment(self, request, context):
+        context.add_callback(self.over.set)
+        said = (("one", "1"),)
+        context.send_initial_metadata(said)
+        context.set_trailing_metadata(said)
+        return iter(())
+
+
+async def test_a_stream_that_ends_before_anybody_looks_keeps_what_was_said():
+    brief = Brief()
+    with ThreadPoolExecutor(1) as threads:
+        server = grpc.server(threads)
+        gateway_pb2_grpc.add_GatewayServiceServicer_to_server(brief, server)
+        remote = Remote(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
+        server.start()
+        try:
+            for _ in range(5):
+                brief.over.clear()
+                messages = watch(remote)
+                end = asyncio.ensure_future(end_of(messages))
+                async with asyncio.timeout(5):
+                    while not brief.over.is_set():
+                        # sent by the loop, which then sees nothing of the answer but its end
+                        await asyncio.sleep(0)
+                        brief.over.wait(0.02)
+                    assert await end == "ended"
+                assert ours(await messages.metadata()) == [("one", "1")]
+                await messages.close()
+        finally:
+            await remote.close()
+            server.stop(None).wait()
+
+
+async def end_of(messages) -> str:
+    try:
+        await anext(messages)
+    except StopAsyncIteration:
+        return "ended"
+    return "a message"
+
+
+def ours(metadata) -> list[tuple[str, str]]:
+    """What the servicers here said, without what gRPC adds."""
+    return [(key, value) for key, value in metadata if key in {"one", "two"}]
 
 
 async def test_context_variables_reach_servicers_and_streams(bench):

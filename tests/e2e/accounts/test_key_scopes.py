@@ -109,6 +109,9 @@ async def test_a_stream_ends_for_a_key_that_may_not_read_any_more(desk, operator
         await asyncio.wait_for(stream.read(), 10)
     told = "forbidden" if loses == "scope" else "invalid_api_key"
     assert refused(caught.value).code == told
+    # what was said ahead is said again, as whoever is refused late may have lost it
+    ahead, after = dict(await stream.initial_metadata()), dict(await stream.trailing_metadata())
+    assert after["request-id"] == ahead["request-id"] != ""
 
 
 async def test_a_stream_goes_on_for_a_key_that_may_still_read(desk, operator, tenant):

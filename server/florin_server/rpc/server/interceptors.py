@@ -155,8 +155,10 @@ class Gate(grpc.aio.ServerInterceptor):
                     yield response
                 await call.take_up()
             except Exception as error:  # noqa: BLE001  (the boundary: every fault is told)
-                left = () if call.taken else call.trailing()
-                await abort(context, to_status(error, method, call), left)
+                await abort(context, to_status(error, method, call), call.trailing())
+            else:
+                # once more: callers lose what came ahead when the end comes right behind it
+                context.set_trailing_metadata(call.trailing())
 
         return answer
 
