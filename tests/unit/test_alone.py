@@ -6,6 +6,7 @@ import pytest
 
 from tests.support import inner
 
+# run by pytest on its own; the skip in it is there to be told
 TESTS = """
 import atexit
 import os

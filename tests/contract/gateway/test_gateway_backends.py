@@ -85,8 +85,8 @@ async def call(backend, metadata=()):
     return await backend.unary(STATUS)(ASK, metadata, 5.0, "ipv4:127.0.0.1:5")
 
 
-def watch(backend, metadata=()):
-    return backend.stream(WATCH)(LOOK, metadata, 5.0, "ipv4:127.0.0.1:5")
+def watch(backend, metadata=(), request=LOOK):
+    return backend.stream(WATCH)(request, metadata, 5.0, "ipv4:127.0.0.1:5")
 
 
 async def failure_of(awaitable) -> CallError:
@@ -127,8 +127,7 @@ async def test_what_is_said_at_both_ends_of_a_stream_is_heard_once(bench):
     assert [message.version async for message in messages] == [1]
     assert ours(await messages.metadata()) == [("one", "1"), ("two", "2")]
     await messages.close()
-    request = payment_pb2.WatchPaymentRequest(payment_id="refused")
-    messages = backend.stream(WATCH)(request, (), 5.0, "ipv4:127.0.0.1:5")
+    messages = watch(backend, request=payment_pb2.WatchPaymentRequest(payment_id="refused"))
     assert (await anext(messages)).version == 1
     failure = await failure_of(anext(messages))
     assert ours(failure.metadata) == [("one", "1"), ("two", "2")]
@@ -160,7 +159,7 @@ async def test_a_stream_that_ends_before_anybody_looks_keeps_what_was_said():
             for _ in range(5):
                 brief.over.clear()
                 messages = watch(remote)
-                end = asyncio.ensure_future(end_of(messages))
+                end = asyncio.ensure_future(anext(messages, "ended"))
                 async with asyncio.timeout(5):
                     while not brief.over.is_set():
                         # sent by the loop, which then sees nothing of the answer but its end
@@ -172,14 +171,6 @@ async def test_a_stream_that_ends_before_anybody_looks_keeps_what_was_said():
         finally:
             await remote.close()
             server.stop(None).wait()
-
-
-async def end_of(messages) -> str:
-    try:
-        await anext(messages)
-    except StopAsyncIteration:
-        return "ended"
-    return "a message"
 
 
 def ours(metadata) -> list[tuple[str, str]]:
