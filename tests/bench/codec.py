@@ -18,11 +18,12 @@ from florin_gateway.profiles import Profile
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from tests.bench.florin import Florin, metadata
+from tests.bench.florin import Florin
 from tests.bench.load import PATIENCE_S
 from tests.bench.report import Figure
 from tests.bench.setup import accounts, new_payments
 from tests.bench.size import sized
+from tests.support.api import grpc_metadata
 
 ROUNDS, ROUND_S = sized((9, 0.02), (1, 0.001))
 ACCOUNTS = 6
@@ -60,7 +61,7 @@ def _cases(florin: Florin, pool: ProcessPoolExecutor) -> Iterator[tuple[str, Pai
 
 
 def _answers(florin: Florin, payment: str) -> tuple[Message, Any]:
-    headers = metadata(florin.wallet)
+    headers = grpc_metadata(florin.wallet)
     asked = gateway_pb2.GetPaymentOptionsRequest(
         payment_id=payment, accounts=accounts(florin, ACCOUNTS)
     )

@@ -20,11 +20,12 @@ import grpc
 from florin.v1 import gateway_pb2_grpc, payment_pb2
 
 from tests.bench import load
-from tests.bench.florin import Florin, cpu_s, metadata
+from tests.bench.florin import Florin, cpu_s
 from tests.bench.load import Address, GrpcJob
 from tests.bench.report import Figure, median_of
 from tests.bench.setup import new_payments
 from tests.bench.size import sized
+from tests.support.api import grpc_metadata
 
 ROUNDS, SECONDS, IDLE_S = sized((11, 2.0, 4.0), (1, 0.1, 0.1))
 # connections, and calls at once on each: as many as there is room for, and one after the other. A
@@ -36,7 +37,7 @@ _PATH = "/florin.v1.GatewayService/GetPaymentStatus"
 def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
     (payment,) = new_payments(florin, pool, 1)
     asked = payment_pb2.GetPaymentStatusRequest(payment_id=payment)
-    sent = metadata(florin.wallet)
+    sent = grpc_metadata(florin.wallet)
     with grpc.insecure_channel("{}:{}".format(*florin.grpc)) as channel:
         stub = gateway_pb2_grpc.GatewayServiceStub(channel)
         told, call = stub.GetPaymentStatus.with_call(asked, metadata=sent)

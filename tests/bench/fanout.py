@@ -14,7 +14,7 @@ from florin_server.feed import Hub
 
 from tests.bench import http1, load
 from tests.bench.create import a_payment
-from tests.bench.florin import Florin, metadata
+from tests.bench.florin import Florin
 from tests.bench.http1 import HttpConnection
 from tests.bench.http2 import Metadata
 from tests.bench.load import Address, percentile
@@ -22,6 +22,7 @@ from tests.bench.report import Figure
 from tests.bench.setup import new_payments
 from tests.bench.size import sized
 from tests.bench.streams import Streams
+from tests.support.api import grpc_metadata
 
 STREAMS, CONNECTIONS, PER_S = sized((600, 8, 200), (10, 2, 200))
 # the first changes find a cold server
@@ -45,7 +46,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
         payment: http1.request("POST", f"/v1/payments/{payment}/cancel", florin.merchant)
         for payment in payments
     }
-    changes = Changes(florin.grpc, florin.http, metadata(florin.wallet), cancels)
+    changes = Changes(florin.grpc, florin.http, grpc_metadata(florin.wallet), cancels)
     seen = pool.submit(watch, changes).result(2 * load.PATIENCE_S)
     hub = pool.submit(watch_hub).result(2 * load.PATIENCE_S)
     note = (

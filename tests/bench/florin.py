@@ -81,11 +81,6 @@ def rss_kib(pid: int) -> int:
     raise RuntimeError("the kernel does not tell resident memory")
 
 
-def metadata(headers: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """Headers as gRPC metadata."""
-    return tuple((name.lower(), value) for name, value in headers.items())
-
-
 @contextmanager
 def florin(*command: str, **settings: str) -> Iterator[Florin]:
     """Starts the service with a fresh state on free ports and ends it; by `up` if not told how."""

@@ -13,11 +13,12 @@ from statistics import median
 from florin.v1 import gateway_pb2, payment_pb2
 
 from tests.bench import http1, load
-from tests.bench.florin import Florin, metadata
+from tests.bench.florin import Florin
 from tests.bench.load import GrpcJob, RestJob
 from tests.bench.report import Figure, median_of
 from tests.bench.setup import accounts, new_payments, options_request
 from tests.bench.size import sized
+from tests.support.api import grpc_metadata
 
 ROUNDS, SECONDS, IDLE_S = sized((3, 2.0, 1.0), (1, 0.1, 0.1))
 ACCOUNTS = 6
@@ -64,7 +65,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
 
 
 def _grpc(florin: Florin, method: str, request: bytes) -> GrpcJob:
-    return GrpcJob(florin.grpc, _SERVICE + method, metadata(florin.wallet), request, SECONDS)
+    return GrpcJob(florin.grpc, _SERVICE + method, grpc_metadata(florin.wallet), request, SECONDS)
 
 
 def _round(florin: Florin, pool: ProcessPoolExecutor, job: RestJob | GrpcJob) -> Round:

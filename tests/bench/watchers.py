@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import uvloop
 
 from tests.bench import http1, load
-from tests.bench.florin import Florin, cpu_s, metadata, rss_kib
+from tests.bench.florin import Florin, cpu_s, rss_kib
 from tests.bench.http1 import HttpConnection
 from tests.bench.http2 import Metadata
 from tests.bench.load import Address
@@ -18,6 +18,7 @@ from tests.bench.report import Figure
 from tests.bench.setup import new_payments
 from tests.bench.size import sized
 from tests.bench.streams import Streams
+from tests.support.api import grpc_metadata
 
 STREAMS, CONNECTIONS, POLLS = sized((5000, 50, 2000), (20, 2, 5))
 _LOOK_S, _QUIET = 0.25, 0.3
@@ -51,7 +52,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
         for one in payments[:POLLS]
     )
     hold = Hold(
-        florin.pid, florin.grpc, florin.http, metadata(florin.wallet), tuple(payments), polls
+        florin.pid, florin.grpc, florin.http, grpc_metadata(florin.wallet), tuple(payments), polls
     )
     held = pool.submit(keep, hold).result(2 * load.PATIENCE_S)
     note = (

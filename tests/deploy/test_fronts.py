@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from multidict import CIMultiDict
 
 from tests.deploy.front import NAME, Front, running
-from tests.support.api import refused
+from tests.support.api import grpc_metadata, refused
 from tests.support.desk import ORDER, Desk, opened
 from tests.support.relay import Relay
 from tests.support.service import held
@@ -145,7 +145,7 @@ async def test_calls_and_streams_of_grpc_pass(desk, front):
         payment_id = await created(desk, session)
         watch = gateway_pb2_grpc.GatewayServiceStub(direct).WatchPayment(
             payment_pb2.WatchPaymentRequest(payment_id=payment_id),
-            metadata=[(name.lower(), value) for name, value in wallet(desk).items()],
+            metadata=grpc_metadata(wallet(desk)),
         )
         async with asyncio.timeout(10):
             assert (await watch.read()).version == 0
@@ -206,7 +206,7 @@ async def test_a_new_certificate_refuses_no_request_and_ends_no_stream(desk, fro
         async with session.get(events, headers=wallet(desk)) as stream:
             watch = gateway_pb2_grpc.GatewayServiceStub(direct).WatchPayment(
                 payment_pb2.WatchPaymentRequest(payment_id=payment_id),
-                metadata=[(name.lower(), value) for name, value in wallet(desk).items()],
+                metadata=grpc_metadata(wallet(desk)),
             )
             assert (await watch.read()).version == 0
             renewed, answers = asyncio.Event(), []

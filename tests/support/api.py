@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
 import aiohttp
@@ -56,6 +56,11 @@ class Api(Protocol):
     async def status(self, payment_id: str) -> Json: ...
     async def cancel(self, payment_id: str) -> Json: ...
     def watch(self, payment_id: str, after: int | None = None) -> AsyncIterator[Json]: ...
+
+
+def grpc_metadata(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Headers as gRPC metadata."""
+    return tuple((name.lower(), value) for name, value in headers.items())
 
 
 def _collected(data: Any) -> Json:

@@ -24,7 +24,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from tests.support.api import refused
+from tests.support.api import grpc_metadata, refused
 from tests.support.desk import ORDER, Desk, Tenant
 
 _CODEC = Codec()
@@ -286,7 +286,7 @@ class Call:
     async def _grpc(
         self, channel: grpc.aio.Channel, request: Request, headers: Mapping[str, str]
     ) -> Any:
-        metadata = [(name.lower(), value) for name, value in headers.items()]
+        metadata = grpc_metadata(headers)
         name = f"/{self.method.containing_service.full_name}/{self.method.name}"
         kinds = (self.message(request).SerializeToString, _any_bytes)
         try:

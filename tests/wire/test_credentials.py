@@ -16,7 +16,7 @@ from florin.v1 import (
     payment_pb2,
 )
 
-from tests.support.api import refused
+from tests.support.api import grpc_metadata, refused
 from tests.support.desk import DEPLOYED, ORDER, SPEC, Tenant
 
 PASS = (200, "")
@@ -55,7 +55,7 @@ async def cast(desk) -> Cast:
 
 
 async def outcome_of(call: Any, request: Any, headers: dict[str, str]) -> tuple[int, str]:
-    metadata = [(name.lower(), value) for name, value in headers.items()]
+    metadata = grpc_metadata(headers)
     try:
         await call(request, metadata=metadata, timeout=10)
     except grpc.aio.AioRpcError as error:
@@ -319,7 +319,7 @@ async def test_a_malformed_id_in_both_profiles(desk, protocol):
 
 async def test_grpc_callers_are_told_who_they_spoke_to(desk, cast):
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
-    metadata = [(name.lower(), value) for name, value in cast.tenant.headers.items()]
+    metadata = grpc_metadata(cast.tenant.headers)
     call = stub.GetPayment(
         payment_pb2.GetPaymentRequest(payment_id=cast.payment_id),
         metadata=[*metadata, ("request-id", "mine")],
@@ -336,7 +336,7 @@ async def test_a_stream_tells_at_both_ends_whom_its_caller_spoke_to(desk, cast):
     path = f"/v1/payments/{payment_id}/cancel"
     assert (await desk.ask("POST", path, cast.tenant.headers)).status == 200
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
-    metadata = [(name.lower(), value) for name, value in cast.tenant.headers.items()]
+    metadata = grpc_metadata(cast.tenant.headers)
     call = stub.WatchPayment(
         payment_pb2.WatchPaymentRequest(payment_id=payment_id),
         metadata=[*metadata, ("request-id", "mine")],

@@ -14,7 +14,7 @@ from florin_server.config import LimitSettings
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from tests.support.api import refused
+from tests.support.api import grpc_metadata, refused
 from tests.support.desk import ORDER, Answer, Desk, Tenant, opened
 from tests.support.held_answers import nothing_held
 
@@ -70,7 +70,7 @@ async def by_grpc(desk: Desk, headers: dict[str, str], payment_id: str = "pay_0"
         stub = gateway_pb2_grpc.GatewayServiceStub(desk.channel)
     call = stub.GetPaymentStatus(
         payment_pb2.GetPaymentStatusRequest(payment_id=payment_id),
-        metadata=[(name.lower(), value) for name, value in headers.items()],
+        metadata=grpc_metadata(headers),
     )
     status = None
     try:
@@ -328,7 +328,7 @@ async def watched(desk: Desk, headers: dict[str, str], payment_id: str):
 @asynccontextmanager
 async def grpc_stream(desk: Desk, tenant: Tenant, payment_id: str):
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
-    metadata = [(name.lower(), value) for name, value in tenant.headers.items()]
+    metadata = grpc_metadata(tenant.headers)
     call = stub.WatchPayment(
         payment_pb2.WatchPaymentRequest(payment_id=payment_id), metadata=metadata
     )

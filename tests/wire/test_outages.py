@@ -13,7 +13,7 @@ from florin_server.store.engine.query import StoreUnavailable
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from tests.support.api import refused
+from tests.support.api import grpc_metadata, refused
 from tests.support.calls import Call, Request, public_calls
 from tests.support.desk import DEPLOYED, ORDER, SPEC, Answer, Desk, Tenant, opened
 from tests.support.store_kit import pragma
@@ -51,7 +51,7 @@ async def create_by_grpc(desk: Desk, tenant: Tenant) -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.CreatePayment(
             merchant_pb2.CreatePaymentRequest(amount=ORDER["amount"]),
-            metadata=[(name.lower(), value) for name, value in tenant.headers.items()],
+            metadata=grpc_metadata(tenant.headers),
         )
     return caught.value
 
@@ -144,7 +144,7 @@ async def told(desk: Desk, call: Call, headers: dict[str, str]) -> tuple[int, st
     made: Any = desk.channel.unary_unary
     if call.method.server_streaming:
         made = desk.channel.unary_stream
-    metadata = [(name.lower(), value) for name, value in headers.items()]
+    metadata = grpc_metadata(headers)
     under_way = made(f"/{service.full_name}/{call.method.name}")(b"", metadata=metadata)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await (under_way.read() if call.method.server_streaming else under_way)

@@ -11,7 +11,7 @@ import pytest_asyncio
 from florin.v1 import access_pb2, merchant_pb2_grpc, partner_pb2, payment_pb2
 from florin_server.domain.accounts.account import SCOPES
 
-from tests.support.api import Refused, refused
+from tests.support.api import Refused, grpc_metadata, refused
 from tests.support.desk import CREATE, ORDER
 from tests.support.installation import operator_of
 
@@ -93,7 +93,7 @@ async def test_what_cannot_be_is_refused(desk, operator, tenant):
 async def test_a_stream_ends_for_a_key_that_may_not_read_any_more(desk, operator, tenant, loses):
     payment = (await desk.ask("POST", CREATE, tenant.headers, ORDER)).body["paymentId"]
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
-    metadata = [(name.lower(), value) for name, value in tenant.headers.items()]
+    metadata = grpc_metadata(tenant.headers)
     request = payment_pb2.WatchPaymentRequest(payment_id=payment)
     stream = stub.WatchPayment(request, metadata=metadata)
     assert (await asyncio.wait_for(stream.read(), 10)).version == 0
@@ -117,7 +117,7 @@ async def test_a_stream_ends_for_a_key_that_may_not_read_any_more(desk, operator
 async def test_a_stream_goes_on_for_a_key_that_may_still_read(desk, operator, tenant):
     payment = (await desk.ask("POST", CREATE, tenant.headers, ORDER)).body["paymentId"]
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
-    metadata = [(name.lower(), value) for name, value in tenant.headers.items()]
+    metadata = grpc_metadata(tenant.headers)
     request = payment_pb2.WatchPaymentRequest(payment_id=payment)
     stream = stub.WatchPayment(request, metadata=metadata)
     assert (await asyncio.wait_for(stream.read(), 10)).version == 0

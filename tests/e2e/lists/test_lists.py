@@ -14,6 +14,7 @@ from florin.v1 import listing_pb2, merchant_pb2_grpc
 from florin_server.flows.payments import lists
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from tests.support.api import grpc_metadata
 from tests.support.api import refused as refusal
 from tests.support.desk import DEPLOYED, ORDER, SPEC, Desk, Tenant
 from tests.support.json import plain
@@ -289,7 +290,7 @@ async def test_a_page_that_only_follows_an_index_needs_no_thread(desk, shop, mon
 
 async def test_grpc_tells_the_same_and_refuses_the_same(desk, shop):
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
-    metadata = [(name.lower(), value) for name, value in shop.headers.items()]
+    metadata = grpc_metadata(shop.headers)
     answer = await stub.ListPayments(
         listing_pb2.ListPaymentsRequest(limit=3), metadata=metadata, timeout=20
     )

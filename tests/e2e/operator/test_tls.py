@@ -24,6 +24,7 @@ from florin_server.boot.servers.public_address import unreachable
 from florin_server.boot.service import Service
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from tests.support.api import grpc_metadata
 from tests.support.authority import Authority
 from tests.support.desk import ORDER
 from tests.support.raw import read_one
@@ -159,7 +160,7 @@ async def test_a_new_certificate_is_shown_to_new_connections_and_ends_no_other(t
             async with session.get(events, headers=shop.wallet) as stream:
                 assert stream.status == 200
                 stub = gateway_pb2_grpc.GatewayServiceStub(channel)
-                wallet = tuple((name.lower(), value) for name, value in shop.wallet.items())
+                wallet = grpc_metadata(shop.wallet)
                 watch = stub.WatchPayment(
                     payment_pb2.WatchPaymentRequest(payment_id=payment_id), metadata=wallet
                 )

@@ -9,6 +9,7 @@ import grpc
 import pytest
 from florin.v1 import gateway_pb2, gateway_pb2_grpc, merchant_pb2, merchant_pb2_grpc
 
+from tests.support.api import grpc_metadata
 from tests.support.desk import ORDER, Desk, Offer, Tenant
 from tests.support.wallet import Wallet
 
@@ -60,7 +61,7 @@ def options_by_grpc(desk: Desk, payment_id: str, seconds: float | None = None) -
 def create_by_grpc(desk: Desk, tenant: Tenant, seconds: float) -> Any:
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
     request = merchant_pb2.CreatePaymentRequest(amount=ORDER["amount"])
-    metadata = [(name.lower(), value) for name, value in tenant.headers.items()]
+    metadata = grpc_metadata(tenant.headers)
     return stub.CreatePayment(request, metadata=metadata, timeout=seconds)
 
 
@@ -159,7 +160,7 @@ async def test_a_confirm_is_finished_whoever_left(desk, rail, monkeypatch, how, 
         stub = gateway_pb2_grpc.GatewayServiceStub(desk.channel)
         call = stub.ConfirmPayment(
             request,
-            metadata=[(name.lower(), value) for name, value in headers.items()],
+            metadata=grpc_metadata(headers),
             timeout=SOON_MS / 1000 if "late" in how else 20,
         )
     await held.asked.wait()

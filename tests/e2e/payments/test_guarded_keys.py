@@ -23,7 +23,7 @@ from florin_server.rpc.server.methods import methods_of
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from tests.support.api import refused
+from tests.support.api import grpc_metadata, refused
 from tests.support.desk import DEPLOYED, ORDER, SPEC, Answer, Desk
 from tests.support.until import until
 from tests.support.wallet import Wallet
@@ -58,9 +58,7 @@ class Purse:
         stub = gateway_pb2_grpc.GatewayServiceStub(self.desk.channel)
         sent = {**self.headers, "Idempotency-Key": key}
         request = gateway_pb2.GetPaymentOptionsRequest(payment_id=payment, accounts=accounts)
-        return await stub.GetPaymentOptions(
-            request, metadata=[(k.lower(), v) for k, v in sent.items()], timeout=seconds
-        )
+        return await stub.GetPaymentOptions(request, metadata=grpc_metadata(sent), timeout=seconds)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -290,7 +288,7 @@ async def test_a_key_that_must_be_sent(desk, profile, code, path, name, request_
         assert answer.body["message"] == "Idempotency-Key is required"
     stub = admin_pb2_grpc.AdminServiceStub(desk.channel)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await getattr(stub, name)(request_, metadata=[(k.lower(), v) for k, v in headers.items()])
+        await getattr(stub, name)(request_, metadata=grpc_metadata(headers))
     assert (refused(caught.value).http, refused(caught.value).code) == (400, code)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert desk.rows() == before

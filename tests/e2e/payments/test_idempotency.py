@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from florin.v1 import merchant_pb2, merchant_pb2_grpc
 
-from tests.support.api import RestApi, refused
+from tests.support.api import RestApi, grpc_metadata, refused
 from tests.support.desk import ORDER, Answer, Desk, Tenant
 from tests.support.service import running
 
@@ -36,7 +36,7 @@ async def create(desk: Desk, tenant: Tenant, key: str | None, body=ORDER, path=C
 async def create_by_grpc(desk: Desk, tenant: Tenant, key: str, **changes):
     """The payment id, and whether the answer is a repetition."""
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
-    metadata = [(name.lower(), value) for name, value in tenant.headers.items()]
+    metadata = grpc_metadata(tenant.headers)
     request = merchant_pb2.CreatePaymentRequest(
         **{"amount": ORDER["amount"], "reference_id": ORDER["referenceId"], **changes}
     )

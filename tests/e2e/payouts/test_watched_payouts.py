@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from florin.v1 import merchant_pb2_grpc, operator_pb2_grpc, payout_pb2, refund_pb2, system_pb2
 
-from tests.support.api import refused
+from tests.support.api import grpc_metadata, refused
 from tests.support.desk import ORDER, Desk, opened
 from tests.support.held_answers import nothing_held
 from tests.support.json import plain
@@ -151,7 +151,7 @@ async def test_refunds_are_told_to_their_merchant_only(desk, operator):
     await desk.grpc.simulate(payment_id, "succeeded")
     refund_id = (await desk.grpc.refund(payment_id))["refundId"]
     other = await desk.tenant()
-    theirs = tuple((name.lower(), value) for name, value in other.headers.items())
+    theirs = grpc_metadata(other.headers)
     assert await refusal(watch_refund(desk, payment_id, theirs)) == (404, "payment_not_found")
     assert (await refusal(watch_refund(desk, payment_id, desk.grpc.wallet)))[0] == 401
     wrong = (("authorization", "Bearer x"),)
