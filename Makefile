@@ -1,6 +1,7 @@
 # setup: environment and install · demo: one real payment, then stays up · up: the service alone
 # contracts: compile the Solidity sources (needs Node)
-# race, chaos, kills, soak, tamper, prove, fuzz-model: long forms of tests, a minute to most of an hour
+# chainlab: payments, payouts and reorganizations under each profile of a chain; with ONLY="base bsc" those
+# race, chaos, kills, poison, soak, tamper, prove, fuzz-model, fuzz-refunds: long forms of tests, a minute to most of an hour
 # check: the quick tests, while you work · verify: checks without running anything
 # test: verify, and beside it all tests but slow ones; with CI=true those too, and on PostgreSQL · gen, fmt: write
 # bench: figures, into build/bench.json and build/bench.md; with ONLY='create verify' those of some subjects
@@ -12,13 +13,14 @@
 # screenshots: pictures of the hosted pages in docs/pictures · screenshots-check: do they look so still?
 # newcomer: from a clone to the first notebook, timed; installs everything anew
 # fuzz-api: 20,000 made-up requests, each answer held against the OpenAPI document
+# fuzz-wallet: `florin pay` against a lying server and node, 10,000 changed options
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up check test alone shuffle notebooks gallery screenshots screenshots-check newcomer mutate verify gen bench fuzz-api fuzz-model race chaos kills soak tamper prove fmt lock contracts
+.PHONY: setup demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check newcomer mutate verify gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -53,7 +55,7 @@ check: $(DEV)
 ON_SERIALIZABLE := tests/contract/payouts tests/contract/settlement/test_settler.py \
 	tests/e2e/payouts tests/e2e/payments/test_evm_stories.py tests/e2e/payments/test_idempotency.py
 ON_POSTGRES := $(ON_SERIALIZABLE) tests/e2e/payments tests/e2e/accounts tests/e2e/lists \
-	tests/chaos/test_kill.py tests/wire/test_golden*.py tests/wire/test_tenancy.py tests/wire/test_remembered.py
+	tests/chaos/test_kill.py tests/wire/test_golden*.py tests/wire/test_tenancy.py tests/wire/test_remembered.py tests/wire/test_unsafe_text.py
 
 # what verify has to say comes last, where it is read
 test: $(DEV)
@@ -68,6 +70,9 @@ ifeq ($(CI),true)
 else
 	@echo 'Left out, as they take minutes: tests that are marked slow. `make test CI=true` runs all there are.'
 endif
+
+chainlab: $(DEV)
+	$(BIN)/python -m tests.support.chainlab $(ONLY)
 
 alone: $(DEV)
 	$(PYTEST) -p tests.alone $(TIER)
@@ -121,14 +126,26 @@ chaos: $(DEV)
 kills: $(DEV)
 	$(BIN)/python -m tests.chaos.process_kills
 
+failover: $(DEV)
+	$(BIN)/python -m tests.chaos.lagged_failover
+
+poison: $(DEV)
+	$(BIN)/python -m pytest -n 0 -q -m slow tests/chaos/test_poison.py
+
 soak: $(DEV)
 	$(BIN)/python -m tests.chaos.soak
 
 fuzz-model: $(DEV)
 	$(BIN)/python -m tests.model
 
+fuzz-refunds: $(DEV)
+	$(BIN)/python -m tests.model.refunds
+
 fuzz-api: $(DEV)
 	$(BIN)/python -m tests.fuzz
+
+fuzz-wallet: $(DEV)
+	$(BIN)/python -m tests.fuzz.payer
 
 prove: $(DEV)
 	$(BIN)/python -m tests.solidity

@@ -74,12 +74,12 @@ class Shop:
             event = webhooks.verify(await request.read(), request.headers, self.secret)
         except webhooks.WebhookError as error:
             return web.Response(status=400, text=str(error))
-        seen = (request.headers["webhook-id"],)
+        seen = (event["id"],)
         if self.store.execute("SELECT 1 FROM seen WHERE webhook = ?", seen).fetchone():
             return web.Response(status=204)
         if event["type"].startswith("payment."):
             try:
-                payment = await self.florin.get_payment(event["data"]["paymentId"])
+                payment = await self.florin.get_payment(event["data"]["payment_id"])
             except NotFoundError:
                 return web.Response(status=204)  # another merchant's
             except FlorinError as error:

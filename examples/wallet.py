@@ -6,7 +6,6 @@ to which the test chain gives money.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import sys
@@ -15,7 +14,7 @@ from decimal import Decimal
 from florin.v1.gateway_pb2 import PaymentOption
 from florin.v1.payment_pb2 import PAYMENT_STATUS_SUCCEEDED, PaymentStatus
 from florin_client import Client, FlorinError
-from florin_client.wallet import Step, Wallet, WalletError, steps_of
+from florin_client.wallet import Wallet, WalletError, plan_payment
 
 # a server may lie about symbols and decimals: only what the wallet itself knows is paid with
 TOKENS = {os.environ["FLORIN_EVM_ASSET"].lower(): ("tUSD", 6)}
@@ -35,7 +34,8 @@ def main(link: str) -> bool:
         payment = gateway.get_payment(link)
         asked = payment.amount
         symbol, decimals = asked.display.asset_symbol, asked.display.decimals
-        print(f"{payment.merchant.name} asks for {shown(asked.value, symbol, decimals)}")
+        price = shown(asked.value, symbol, decimals)
+        print(visible(f"{payment.merchant.name} asks for {price}"))
         if payment.is_final:
             raise WalletError(f"it is {PaymentStatus.Name(payment.status)} already")
 
@@ -49,42 +49,27 @@ def main(link: str) -> bool:
         option = options[0]
         if option.HasField("collect_data"):
             raise WalletError(f"the merchant wants to know more: {option.collect_data.url}")
-        price = shown(option.amount.value, *TOKENS[asset_of(option)])
+
+        # plan: refused unless the actions take exactly what the option says, and nothing else
+        actions = gateway.executable_actions(payment.payment_id, option)
+        plan = plan_payment(option, actions)
+        symbol, decimals = TOKENS[asset_of(option)]
+        for line in plan.describe(lambda value: shown(value, symbol, decimals)):
+            print(visible(line))
+        price = shown(plan.terms.amount, symbol, decimals)
         if input(f"Pay {price} from {account}? [y/N] ").strip().lower() != "y":
             raise WalletError("nothing was signed")
 
-        # sign: only what costs what its owner agreed to
-        actions = gateway.executable_actions(payment.payment_id, option)
-        for step in steps_of(actions):
-            check(step, option)
-        outputs = wallet.execute(actions)
+        # sign the plan as it was shown
+        outputs = wallet.execute_plan(plan)
 
         # confirm, and wait: the chain decides
         gateway.confirm_payment(payment.payment_id, option_id=option.id, outputs=outputs)
         status = payment.status
         for update in gateway.watch_payment(payment.payment_id, timeout=600):
             status = update.payment.status
-            print(PaymentStatus.Name(status), update.payment.info.tx_id)
+            print(PaymentStatus.Name(status), visible(update.payment.info.tx_id))
         return status == PAYMENT_STATUS_SUCCEEDED
-
-
-def check(step: Step, option: PaymentOption) -> None:
-    """WalletError for what takes anything else than the option's amount of its token."""
-    if step.method != "eth_signTypedData_v4":
-        raise WalletError(f"this wallet signs typed data, and is asked for {step.method}")
-    chain, _, token = asset_of(option).partition("/erc20:")
-    try:
-        data = json.loads(step.params[1])
-        asked = (
-            step.chain_id,
-            data["primaryType"],
-            data["domain"]["verifyingContract"].lower(),
-            int(data["message"]["value"], 0),
-        )
-    except (ValueError, LookupError, TypeError, AttributeError):
-        raise WalletError("what is to be signed cannot be read") from None
-    if asked != (chain, "ReceiveWithAuthorization", token, int(option.amount.value)):
-        raise WalletError(f"what is to be signed is not what the option says: {asked}")
 
 
 def asset_of(option: PaymentOption) -> str:
@@ -92,13 +77,18 @@ def asset_of(option: PaymentOption) -> str:
     return option.amount.unit.removeprefix("caip19/").lower()
 
 
-def shown(value: str, symbol: str, decimals: int) -> str:
+def shown(value: str | int, symbol: str, decimals: int) -> str:
     """An amount for people, exactly."""
     return f"{Decimal(f'{value}E-{decimals}'):f} {symbol}"
+
+
+def visible(text: str) -> str:
+    """Text of others in which nothing steers the terminal: `?` stands for what cannot be shown."""
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 if __name__ == "__main__":
     try:
         sys.exit(0 if main(sys.argv[1]) else 1)
     except (WalletError, FlorinError, EOFError) as error:
-        sys.exit(f"Not paid: {error}")
+        sys.exit(visible(f"Not paid: {error}"))

@@ -92,7 +92,7 @@ print(
 # %%
 call = option.actions[0].wallet_rpc
 signer, typed_data = json.loads(call.params_json)
-(signature,) = wallet.execute(option.actions)
+(signature,) = wallet.execute(option.actions, option=option)
 call.method, json.loads(typed_data)["message"], signature[:20] + "…"
 
 # %%

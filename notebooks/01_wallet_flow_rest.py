@@ -160,7 +160,7 @@ waiting = asyncio.gather(
 # only until the next change: a wallet that waits for it needs no other poll.
 
 # %%
-outputs = await asyncio.to_thread(wallet.execute, actions)
+outputs = await asyncio.to_thread(wallet.execute, actions, option=option)
 results = [{"type": "walletRpc", "data": [output]} for output in outputs]
 paying = {"optionId": option["id"], "results": results}
 print(json.dumps(paying, indent=2))

@@ -65,7 +65,7 @@ ways = {}
 
 
 async def pay(way, wallet, payment_id, option, actions):
-    outputs = await asyncio.to_thread(wallet.execute, actions)
+    outputs = await asyncio.to_thread(wallet.execute, actions, option=option)
     await lab.gateway.confirm_payment(payment_id, option_id=option.id, outputs=outputs)
     final = await lab.gateway.wait_final(payment_id, timeout=60)
     settled = await lab.chain("eth_getTransactionByHash", final.info.tx_id)
@@ -140,7 +140,9 @@ async def mined(tx_hash):
 
 # %%
 _, _, dear = await offer("iso4217/EUR", 10 * PRICE, wallet)
-(approved,) = await asyncio.to_thread(wallet.execute, dear[:1])
+(call,) = steps_of(dear[:1])[0].params
+fields = {"to": bytes.fromhex(call["to"][2:]), "data": call["data"]}
+approved = await asyncio.to_thread(nodes.run, wallet.evm.transact(chain_id, **fields))
 await mined(approved)
 cheap = await offer("iso4217/EUR", PRICE, wallet)
 show(*cheap[1:])

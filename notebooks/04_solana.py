@@ -126,7 +126,7 @@ for instruction in issued.message.instructions:
 # signature is in its place, the relayer's is still missing: nobody could send it as it is.
 
 # %%
-(output,) = wallet.execute(fetched.actions)
+(output,) = wallet.execute(fetched.actions, option=option)
 signed = VersionedTransaction.from_bytes(base64.b64decode(output))
 for key, signature in zip(signers, signed.signatures, strict=True):
     print(names[str(key)], "signed" if signature != Signature.default() else "has not signed")

@@ -119,7 +119,7 @@ told = {
 
 async def pay(wallet, payment_id, option, data=None):
     actions = await lab.gateway.executable_actions(payment_id, option, collected_data=data)
-    outputs = await asyncio.to_thread(wallet.execute, actions)
+    outputs = await asyncio.to_thread(wallet.execute, actions, option=option)
     await lab.gateway.confirm_payment(payment_id, option_id=option.id, outputs=outputs)
     return (await lab.merchant.wait_final(payment_id, timeout=60)).status
 
@@ -263,9 +263,9 @@ print("after", KEPT_DAYS, "days, Ada:", len(later.collected_data))
 assert not below[1].HasField("collect_data")
 assert (refusal.code, refusal.details["reason"]) == ("params_validation", "ic_required")
 assert set(faults) == {
-    "collectedData.dob",
-    "collectedData.pobCountry",
-    "collectedData.tosConfirmed",
+    "collected_data_json.dob",
+    "collected_data_json.pobCountry",
+    "collected_data_json.tosConfirmed",
 }
 assert (begun["fullName"], begun["dob"]) == (known["fullName"], known["dob"])
 assert begun["tosConfirmed"] is False

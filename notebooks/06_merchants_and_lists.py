@@ -101,7 +101,7 @@ async def offered(payment_id):
 
 
 async def pay(payment_id, option):
-    outputs = buyer.execute(option.actions)
+    outputs = buyer.execute(option.actions, option=option)
     await lab.gateway.confirm_payment(payment_id, option_id=option.id, outputs=outputs)
     await lab.gateway.wait_final(payment_id, timeout=60)
 

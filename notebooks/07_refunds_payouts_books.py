@@ -16,7 +16,7 @@
 #
 # You will see money that moves without a payment succeeding, and the books after each step:
 #
-# - a refund, paid by the treasury to the account that had paid,
+# - a refund, paid by the treasury to the account that had paid, in full and in parts,
 # - coin that comes when its payment is over, and coin that pays a second time: both go back,
 # - a payout to a merchant that had no destination,
 # - the check that compares the books with the chain, to the unit.
@@ -133,6 +133,37 @@ books, table = await changes(books)
 table
 
 # %% [markdown]
+# ## Another one goes back in parts
+#
+# A part is named in the payment's currency or in what was paid. Each is a refund of its own, with
+# its state, its reason and its transaction; `refunded` has their sum and what is left.
+
+# %%
+broken = await lab.merchant.create_payment(amount=wanted)
+await lab.pay(broken.payment_id, ada, asset="erc20:")
+books, _ = await changes(books)
+for cents, reason in ((500, "a broken cup"), (75, "too late")):
+    part = await lab.merchant.create_refund(
+        broken.payment_id, amount=("iso4217/USD", cents), reason=reason
+    )
+    await lab.merchant.wait_refund_final(broken.payment_id, refund_id=part.refund_id, timeout=60)
+in_parts = await lab.merchant.get_payment(broken.payment_id)
+pd.DataFrame(
+    {
+        "reason": one.reason,
+        "status": RefundStatus.Name(one.status).removeprefix("REFUND_STATUS_").lower(),
+        "cents": int(one.payment_amount.value),
+        "minor units": int(one.amount.value),
+    }
+    for one in in_parts.refunds
+)
+
+# %%
+books, table = await changes(books)
+print("left to refund:", in_parts.refunded.payment_refundable.value, "cents")
+table
+
+# %% [markdown]
 # ## A buyer who takes too long
 #
 # Coin is sent by the wallet itself, and nobody can stop a wallet. This one asked what to send in
@@ -144,7 +175,7 @@ table
 async def told_to_send(payment_id, wallet):
     offered = await lab.gateway.get_payment_options(payment_id, accounts=wallet.accounts(chain_id))
     (option,) = [one for one in offered.options if "slip44" in one.amount.unit]
-    return await lab.gateway.executable_actions(payment_id, option), int(option.amount.value)
+    return await lab.gateway.executable_actions(payment_id, option), option
 
 
 async def coin_of(wallet):
@@ -153,11 +184,11 @@ async def coin_of(wallet):
 
 bob = lab.wallet()
 late = await lab.merchant.create_payment(amount=wanted)
-actions, price = await told_to_send(late.payment_id, bob)
+actions, option = await told_to_send(late.payment_id, bob)
 await lab.merchant.cancel_payment(late.payment_id)
 over = await lab.merchant.wait_final(late.payment_id, timeout=60)
-await asyncio.to_thread(bob.execute, actions)
-print(PaymentStatus.Name(over.status), "and then", price, "wei were sent")
+await asyncio.to_thread(bob.execute, actions, option=option)
+print(PaymentStatus.Name(over.status), "and then", option.amount.value, "wei were sent")
 
 # %% [markdown]
 # ## It goes back by itself
@@ -192,12 +223,13 @@ print("logged:", *logged, sep="\n  ")
 # %%
 first, second = lab.wallet(), lab.wallet()
 double = await lab.merchant.create_payment(amount=wanted)
-one, price = await told_to_send(double.payment_id, first)
-two, _ = await told_to_send(double.payment_id, second)
+one, option = await told_to_send(double.payment_id, first)
+price = int(option.amount.value)
+two, other = await told_to_send(double.payment_id, second)
 before = [await coin_of(first), await coin_of(second)]
-await asyncio.to_thread(first.execute, one)
+await asyncio.to_thread(first.execute, one, option=option)
 await lab.merchant.wait_final(double.payment_id, timeout=60)
-await asyncio.to_thread(second.execute, two)
+await asyncio.to_thread(second.execute, two, option=other)
 twice = await returned(double.payment_id)
 lost = [then - await coin_of(one) for then, one in zip(before, (first, second), strict=True)]
 for name, wei in zip(("first", "second"), lost, strict=True):
@@ -220,7 +252,7 @@ books = await balances()
 carol = lab.wallet()
 offered = await lab.gateway.get_payment_options(order.payment_id, accounts=carol.accounts(chain_id))
 (option,) = [one for one in offered.options if asset in one.amount.unit]
-outputs = carol.execute(option.actions)
+outputs = carol.execute(option.actions, option=option)
 await lab.gateway.confirm_payment(order.payment_id, option_id=option.id, outputs=outputs)
 await lab.gateway.wait_final(order.payment_id, timeout=60)
 books, table = await changes(books)
@@ -284,6 +316,12 @@ assert wallets["booked"].tolist() == wallets["held"].tolist()
 sums = pd.Series(books).groupby(level=1).sum()
 assert (sums == 0).all()
 assert came_back == int(refund.amount.value)
+# parts and what is left are all that was paid
+parts = [int(one.amount.value) for one in in_parts.refunds]
+assert [int(one.payment_amount.value) for one in in_parts.refunds] == [500, 75]
+assert sum(parts) == int(in_parts.refunded.amount.value)
+left = int(in_parts.refunded.refundable.value)
+assert sum(parts) + left == int(in_parts.info.option_amount.value)
 assert int(back.amount) == int(twice.amount) == price
 assert still.status == over.status
 assert any(late.payment_id in line for line in logged)

@@ -145,7 +145,7 @@ await refused("florin_test:quote_expired", "POST", f"{path}/fetch", purse, fetch
 silent = {"kind": "answer", "method": "eth_call", "effect": "error", "times": 20}
 path = f"/v1/gateway/payment/{await new()}"
 (option, *_) = (await lab.rest("wallet", "POST", f"{path}/options", accounts)).body["options"]
-results = [{"type": "walletRpc", "data": buyer.execute(option["actions"])}]
+results = [{"type": "walletRpc", "data": buyer.execute(option["actions"], option=option)}]
 confirm = {"optionId": option["id"], "results": results}
 await lab.chain("florin_fault", silent)
 await refused("the chain does not answer", "POST", f"{path}/confirm", purse, confirm)
@@ -295,7 +295,7 @@ async def attempt(payment_id, solana, fault=None):
     offered = await lab.gateway.get_payment_options(payment_id, accounts=buyer.accounts(chain))
     option = offered.options[0]
     actions = await lab.gateway.executable_actions(payment_id, option)
-    outputs = await asyncio.to_thread(buyer.execute, actions)
+    outputs = await asyncio.to_thread(buyer.execute, actions, option=option)
     if fault:
         await lab.chain("florin_fault", fault, solana=solana)
     try:

@@ -43,6 +43,7 @@ print(data.source)
 # ## What is counted
 #
 # The API says of `etaS`: estimated seconds from confirm to final. Each option has its own.
+# Promises follow what payments took: all are compared with the first one of their chain and method.
 #
 # | Figure | From | Until | Left out |
 # | - | - | - | - |
@@ -75,6 +76,9 @@ def times(data) -> pd.DataFrame:
     found["sent"] = found.signed_at.fillna(found.confirmed_at)
     found["total"] = (found.final - found.confirmed_at).dt.total_seconds().round(3)
     found["own"] = (found.final - found.sent).dt.total_seconds().round(3)
+    # promises follow what payments took: all are compared with the first one of their kind
+    found = found.sort_values("confirmed_at")
+    found["eta"] = found.groupby(["chain_id", "method"]).eta.transform("first")
     return found
 
 

@@ -160,7 +160,7 @@ async def signed(currency):
     accounts = wallet.accounts(chain_id)
     offered = await lab.gateway.get_payment_options(made.payment_id, accounts=accounts)
     option = next(one for one in offered.options if "/erc20:" in one.amount.unit)
-    outputs = await asyncio.to_thread(wallet.execute, option.actions)
+    outputs = await asyncio.to_thread(wallet.execute, option.actions, option=option)
     # an approval that is not mined yet would keep its payment out of the transaction of the others
     for approval in outputs[:-1]:
         for _ in range(600):

@@ -82,8 +82,9 @@ async def pay(level, wallet):
         payment_id = created.payment_id
         call = lab.gateway.get_payment_options(payment_id, accounts=wallet.accounts(chain_id))
         offered, more = await timed(level, "options", call)
-        outputs = await asyncio.to_thread(wallet.execute, offered.options[0].actions)
-        option = {"option_id": offered.options[0].id, "outputs": outputs}
+        chosen = offered.options[0]
+        outputs = await asyncio.to_thread(wallet.execute, chosen.actions, option=chosen)
+        option = {"option_id": chosen.id, "outputs": outputs}
         _, most = await timed(level, "confirm", lab.gateway.confirm_payment(payment_id, **option))
         took += more + most
     except FlorinError as failed:

@@ -121,7 +121,7 @@ class Lab:
             raise LabError(f"{account} has no option to pay {payment_id}")
         actions = await self.gateway.executable_actions(payment_id, options[0])
         # wallets wait for chains, and streams go on meanwhile
-        outputs = await asyncio.to_thread(wallet.execute, actions)
+        outputs = await asyncio.to_thread(wallet.execute, actions, option=options[0])
         await self.gateway.confirm_payment(payment_id, option_id=options[0].id, outputs=outputs)
         return await self.merchant.wait_final(payment_id, timeout=60)
 

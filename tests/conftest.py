@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from tests.support import chains, postgres
 from tests.support.api import Api, GrpcApi, RestApi
 from tests.support.chain import Chain
+from tests.support.chainlab import profiles, selection
 from tests.support.chains import EvmChains
 from tests.support.command import Forks
 from tests.support.desk import Desk, opened
@@ -33,6 +34,11 @@ def pytest_addoption(parser):
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden files of tests/wire anew"
     )
+    parser.addoption(
+        "--chain-profile",
+        choices=sorted(profiles.BY_NAME),
+        help="the chain that the labs of the tests are like",
+    )
 
 
 def pytest_configure(config):
@@ -41,6 +47,8 @@ def pytest_configure(config):
     Hypothesis otherwise draws others each time, and fails a test that a busy machine makes slow.
     """
     memory.collect_rarely()
+    if profile := config.getoption("--chain-profile"):
+        os.environ[selection.VARIABLE] = profile
     # what a fork inherits may belong to threads that it has not: a gRPC channel that is collected
     # there waits for its own for ever
     os.register_at_fork(
@@ -78,6 +86,7 @@ def pytest_collection_modifyitems(config, items):
 
     Files that take long come first, so that no worker ends with one while the others have nothing.
     """
+    selection.skip_own_pace(config, items)
     long = {
         item.path
         for item in items

@@ -41,6 +41,7 @@ def _most(name: str, by: str = "", match: str = "") -> str:
 _CALLS = "florin_request_duration_seconds"
 _SETTLED = "florin_settlement_duration_seconds"
 _COMMIT = "florin_store_commit_duration_seconds"
+_LAG = "florin_event_loop_lag_seconds"
 _ON = '{chain=~"$chain"}'
 _FAULTS = '{code=~"5..|INTERNAL|UNAVAILABLE|UNKNOWN|DEADLINE_EXCEEDED"}'
 _SHORT = '{method!~".*[.]Watch.*|.*/events"}'
@@ -60,6 +61,11 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         ),
         Panel(
             "Chains are well", "none", ((f"min by (chain) (florin_chain_ok{_ON})", "{{chain}}"),)
+        ),
+        Panel(
+            "Processes that reach the store",
+            "none",
+            (("sum(florin_store_up)", "reach it"), ("min(florin_store_up)", "all of them")),
         ),
         Panel("Version", "none", ((_most("florin_info", "version"), "{{version}}"),), "stat"),
     ),
@@ -138,6 +144,11 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "Calls that fail by our fault",
             "reqps",
             ((_rate(f"{_CALLS}_count", "method, code", _FAULTS), "{{method}} {{code}}"),),
+        ),
+        Panel(
+            "Requests being answered",
+            "short",
+            (("sum by (protocol) (florin_requests_in_flight)", "{{protocol}}"),),
         ),
         Panel(
             "Refused as too many",
@@ -219,10 +230,56 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             ((_most("process_open_fds", "instance", '{job="florin"}'), "{{instance}}"),),
         ),
         Panel("Tasks", "short", (("sum(florin_tasks)", "tasks"),)),
+        Panel(
+            "Event loop: how late timers run",
+            "s",
+            (
+                (_quantile(0.5, _LAG, ""), "half"),
+                (_quantile(0.99, _LAG, ""), "99 of 100"),
+            ),
+        ),
+        Panel(
+            "Connections to PostgreSQL",
+            "short",
+            (
+                ("sum by (pool) (florin_store_connections_in_use)", "{{pool}} in use"),
+                ("sum by (pool) (florin_store_connections_max)", "{{pool}} at most"),
+                ("sum by (pool) (florin_store_connection_waiters)", "{{pool}} waiting"),
+                ("sum(rate(florin_store_retries_total[$__rate_interval]))", "retries a second"),
+            ),
+        ),
+        Panel(
+            "Processes started again in an hour",
+            "short",
+            (("sum(increase(florin_supervisor_restarts_total[1h]))", "restarts"),),
+        ),
+        Panel(
+            "Free space of the state folder",
+            "percentunit",
+            (("min(florin_home_free_bytes / florin_home_size_bytes)", "least"),),
+        ),
+        Panel(
+            "Certificate ends in",
+            "s",
+            (("min(florin_certificate_expiry_timestamp_seconds) - time()", "soonest"),),
+        ),
+        Panel(
+            "Machine's clock before the database's",
+            "s",
+            ((_most("florin_machine_clock_ahead_seconds"), "farthest ahead"),),
+        ),
     ),
     "Chains": (
         Panel(
             "Newest block", "none", ((_most("florin_chain_head_block", "chain", _ON), "{{chain}}"),)
+        ),
+        Panel(
+            "Time between blocks and to be final",
+            "s",
+            (
+                (_most("florin_chain_block_seconds", "chain", _ON), "{{chain}} block"),
+                (_most("florin_chain_settle_seconds", "chain", _ON), "{{chain}} final"),
+            ),
         ),
         Panel(
             "Nodes behind",
@@ -236,6 +293,16 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                 (
                     _most("florin_node_latency_seconds", "chain, node, host", _ON),
                     "{{chain}} {{host}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Nodes: calls",
+            "ops",
+            (
+                (
+                    f"topk(10, {_rate('florin_node_calls_total', 'chain, method', _ON)})",
+                    "{{chain}} {{method}}",
                 ),
             ),
         ),
@@ -315,6 +382,11 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                 (_most("florin_chain_hour_failed_gas", "chain", _ON), "{{chain}} failed"),
                 (_most("florin_chain_hour_opened_gas", "chain", _ON), "{{chain}} opened"),
             ),
+        ),
+        Panel(
+            "Processes that have a lease",
+            "none",
+            (("sum by (lease) (florin_lease_held)", "{{lease}}"),),
         ),
         Panel(
             "Keys",

@@ -153,10 +153,17 @@ class Merchant(Service):
         return last.payment
 
     def wait_refund_final(
-        self, payment_id: str, **options: Unpack[merchant.MerchantOptions]
+        self,
+        payment_id: str,
+        *,
+        refund_id: str | None = None,
+        **options: Unpack[merchant.MerchantOptions],
     ) -> Refund:
-        """The refund of a payment once it is final; DeadlineError if it takes longer."""
-        *_, last = self.watch_refund(payment_id, **options)
+        """Return a refund once it is final, the payment's newest one unless another is named.
+
+        DeadlineError if it takes longer.
+        """
+        *_, last = self.watch_refund(payment_id, refund_id=refund_id, **options)
         return last.refund
 
 

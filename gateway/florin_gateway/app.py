@@ -166,7 +166,7 @@ class Gateway:
             except CallError as failure:
                 if failure.code is grpc.StatusCode.DEADLINE_EXCEEDED:
                     _note_late(exchange)
-                raise refusal_of(failure) from failure
+                raise refusal_of(failure, exchange.request_type) from failure
             except PathError as error:
                 raise RefusedError(400, INVALID_PARAMS, f"The path holds {error}") from error
         except ClientGoneError:
@@ -257,6 +257,7 @@ class Gateway:
         if isinstance(route, PlainRoute):
             await self._plain(exchange, route, texts)
             return
+        exchange.request_type = route.method.input_type
         if route.aliases:
             self.rules.read_aliases(scope["headers"], incoming, route.aliases)
         incoming.check_ascii()
@@ -428,9 +429,8 @@ class Gateway:
     async def _plain(self, exchange: Exchange, route: PlainRoute, texts: tuple[str, ...]) -> None:
         scope = exchange.scope
         names = [".".join(variable.field_path) for variable in route.template.variables]
-        body = b""
-        if scope["method"] != "GET":
-            body = await exchange.body(self.settings.body_bytes_max)
+        gets = scope["method"] == "GET"
+        body = b"" if gets else await exchange.body(self.settings.body_bytes_max)
         request = PlainRequest(
             scope["method"],
             dict(zip(names, texts, strict=True)),
@@ -441,6 +441,7 @@ class Gateway:
             self._scheme(scope),
             exchange.path,
         )
+        request.refuse_nul()
         answer = await route.handler(request)
         if isinstance(answer, PlainEvents):
             await self._plain_events(exchange, answer)

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 import grpc
 import orjson
+from google.protobuf.descriptor import Descriptor
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
+from florin_gateway.fieldpaths import to_json_path
 from florin_gateway.rpc import CallError, Metadata, UnreachableError
 
 ERROR_DOMAIN = "florin"
@@ -102,10 +104,10 @@ def internal_error(status: int = 500, metadata: Metadata = ()) -> RefusedError:
     return RefusedError(status, INTERNAL_ERROR, "Internal error", metadata=metadata)
 
 
-def refusal_of(failure: CallError) -> RefusedError:
-    """What a failed RPC is answered with."""
+def refusal_of(failure: CallError, request: Descriptor | None = None) -> RefusedError:
+    """What a failed RPC is answered with; members of its `request` are named as in JSON."""
     packed = next((value for key, value in failure.metadata if key == STATUS_KEY), None)
-    refused = _from_status(packed, failure.metadata) if isinstance(packed, bytes) else None
+    refused = _from_status(packed, failure.metadata, request) if isinstance(packed, bytes) else None
     if refused is not None:
         return refused
     if isinstance(failure, UnreachableError):
@@ -121,7 +123,9 @@ def refusal_of(failure: CallError) -> RefusedError:
     return internal_error(500, failure.metadata)
 
 
-def _from_status(packed: bytes, metadata: Metadata) -> RefusedError | None:
+def _from_status(
+    packed: bytes, metadata: Metadata, request: Descriptor | None
+) -> RefusedError | None:
     status = status_pb2.Status.FromString(packed)
     info: error_details_pb2.ErrorInfo | None = None
     issues: list[Issue] = []
@@ -131,7 +135,10 @@ def _from_status(packed: bytes, metadata: Metadata) -> RefusedError | None:
             info = error_details_pb2.ErrorInfo.FromString(detail.value)
         elif detail.Is(error_details_pb2.BadRequest.DESCRIPTOR):
             bad = error_details_pb2.BadRequest.FromString(detail.value)
-            issues += [Issue(v.field, v.description) for v in bad.field_violations]
+            issues += [
+                Issue(to_json_path(request, v.field) if request else v.field, v.description)
+                for v in bad.field_violations
+            ]
         elif detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR):
             delay = error_details_pb2.RetryInfo.FromString(detail.value).retry_delay
             pause_s = max(1, delay.seconds + (1 if delay.nanos > 0 else 0))

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from google.protobuf.descriptor import Descriptor
+
 from florin_gateway.errors import INVALID_PARAMS, RefusedError
 from florin_gateway.forwarded import spelled
 from florin_gateway.headers import HeaderRules, Headers, Incoming
@@ -29,6 +31,7 @@ class Exchange:
         "path",
         "peer",
         "receive",
+        "request_type",
         "route",
         "route_headers",
         "rules",
@@ -50,6 +53,8 @@ class Exchange:
         self.route = ""
         # what every answer of the route carries
         self.route_headers: Headers = []
+        # what the RPC of the route is asked with; None for what is no RPC
+        self.request_type: Descriptor | None = None
         self.timeout_s = 0.0
 
     async def answer(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from florin_gateway.errors import (
     HEADER_NOT_ASCII,
@@ -143,6 +144,9 @@ class HeaderRules:
         self._forwarded = {name.encode(): name for name in settings.forwarded}
         self._kept_empty = frozenset(name.encode() for name in settings.kept_empty)
         self._deployed = tuple(name.encode() for name in settings.deployed)
+        self._deployed_clients = frozenset(
+            (name, value.lower()) for name, value in settings.deployed_clients
+        )
         # by header: the name of the metadata, or what takes the value in
         self._readers: dict[bytes, str | Callable[[Incoming, bytes], None]] = {
             **self._forwarded,
@@ -191,8 +195,19 @@ class HeaderRules:
         if not incoming.request_id:
             incoming.request_id = new_request_id()
         metadata.append(("request-id", incoming.request_id))
-        if self._deployed and self._deployed[0] in seen and self._deployed[1] not in seen:
+        if self._is_deployed(seen, metadata):
             incoming.profile = Profile.DEPLOYED
+
+    def _is_deployed(self, seen: Sequence[bytes], metadata: Sequence[tuple[str, Any]]) -> bool:
+        if not self._deployed:
+            return False
+        if not any(name in seen for name in self._deployed):
+            return any(
+                (name, value.lower()) in self._deployed_clients
+                for name, value in metadata
+                if isinstance(value, str)
+            )
+        return self._deployed[0] in seen and self._deployed[1] not in seen
 
     def check_aliases(self, aliases: Mapping[bytes, bytes]) -> None:
         """ValueError unless every alias is a header of its own that stands for a forwarded one."""

@@ -28,6 +28,7 @@ from florin_gateway.jsonshape import (
     bytes_of,
     enum_of,
     is_map,
+    is_strict,
     key_of,
     message_of,
     read_timestamp,
@@ -89,7 +90,7 @@ class _Checker:
             elif field is not None:
                 given.add(field.number)
                 yield from self._field(child, field, where)
-            elif not self._ignore_unknown:
+            elif not self._ignore_unknown or is_strict(descriptor):
                 yield Issue(where, "is unknown")
 
     def _field(self, value: Any, field: FieldDescriptor, path: str) -> Iterator[Issue]:

@@ -26,6 +26,7 @@ from florin_gateway.jsonshape import (
     enum_numbers,
     enum_of,
     is_map,
+    is_strict,
     key_of,
     members_of,
     message_of,
@@ -36,6 +37,8 @@ from florin_gateway.jsonshape import (
 from florin_gateway.profiles import Profile
 
 ISSUES_MAX = 20
+# characters of an unknown member that its refusal repeats
+_NAME_MAX = 64
 
 Decoder = Callable[[Any, Any, list[Issue]], None]
 
@@ -84,9 +87,15 @@ class Decoders:
             lines.append("    return")
             if union is not None:
                 lines += self._union(union.fields)
-            for member in members_of(descriptor, self._profile) if union is None else ():
-                if member.field.name not in without:
-                    lines += self._member(member)
+            members = [
+                member
+                for member in (members_of(descriptor, self._profile) if union is None else ())
+                if member.field.name not in without
+            ]
+            if is_strict(descriptor):
+                lines += self._unknown(name, members)
+            for member in members:
+                lines += self._member(member)
             source = "\n    ".join([f"def {name}(v, m, f):", *lines])
             # the text is made of descriptors alone, and names in it pass through repr
             exec(compile(source, f"<decoder of {descriptor.full_name}>", "exec"), self._names)  # noqa: S102
@@ -100,6 +109,24 @@ class Decoders:
             lines.append(f"if kind == {field.json_name!r}:")
             lines += _indented([*self._single(member), "return"])
         return [*lines, "f.append(I('type', 'is not a known value'))"]
+
+    def _unknown(self, name: str, members: list[Member]) -> list[str]:
+        """Refuse members that the message does not have."""
+        names: set[str] = set()
+        for member in members:
+            if member.flatten and member.message is not None:
+                names |= {inner.name for inner in members_of(member.message, self._profile)}
+            else:
+                names.add(member.name)
+        table = "known_" + name
+        self._names[table] = frozenset(names)
+        return [
+            "for k in v:",
+            f"    if k not in {table}:",
+            f"        f.append(I(k[:{_NAME_MAX}], 'is unknown'))",
+            f"        if len(f) >= {ISSUES_MAX}:",
+            "            break",
+        ]
 
     def _member(self, member: Member) -> list[str]:
         if member.flatten and member.message is not None:

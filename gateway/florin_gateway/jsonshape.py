@@ -112,6 +112,8 @@ def check_shape(descriptor: Descriptor) -> None:
             names += [inner.name for inner in members_of(member.message, Profile.DEPLOYED)]
         else:
             names.append(member.name)
+    if is_strict(descriptor) and union_of(descriptor) is not None:
+        raise ValueError(f"{descriptor.full_name}: strict is for messages with members, not unions")
     if len(set(names)) != len(names):
         raise ValueError(f"{descriptor.full_name}: two fields have the same JSON name")
     union_of(descriptor)
@@ -152,6 +154,11 @@ def union_of(descriptor: Descriptor) -> OneofDescriptor | None:
     if len(descriptor.oneofs) != 1 or len(descriptor.oneofs[0].fields) != len(descriptor.fields):
         raise ValueError(f"{descriptor.full_name}: a union is exactly one oneof")
     return descriptor.oneofs[0]
+
+
+def is_strict(descriptor: Descriptor) -> bool:
+    """True if members that a message does not have are refused."""
+    return bool(descriptor.GetOptions().Extensions[json_pb2.message].strict)
 
 
 def message_of(field: FieldDescriptor) -> Descriptor:

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import grpc
+
 from florin_gateway.hold import End, Hold, Receive
 from florin_gateway.routes import PollPlan
 from florin_gateway.rpc import CallError, Messages, Metadata
+
+# a key that was revoked, or an account that was suspended, while the answer was held
+_REFUSED = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
 
 
 class Held(NamedTuple):
@@ -33,7 +38,7 @@ async def hold_answer(
     """Read the stream until there is an answer; it is closed on every way out.
 
     `seen` is the answer that the caller has already. A stream that fails after an answer was seen
-    costs nothing but the wait.
+    costs nothing but the wait, unless the caller is refused from now on.
     """
     first, last = seen, seen
     metadata: Metadata = ()
@@ -49,8 +54,8 @@ async def hold_answer(
                     first = answer
                 elif not plan.until_final and answer.status != first.status:
                     break
-    except CallError:
-        if last is None:
+    except CallError as failure:
+        if last is None or failure.code in _REFUSED:
             raise
     finally:
         await messages.close()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import orjson
 
-from florin_gateway.errors import RefusedError
+from florin_gateway.errors import INVALID_PARAMS, RefusedError
 from florin_gateway.headers import Headers, event_id
 from florin_gateway.httprule import Template
 from florin_gateway.rpc import Messages, Metadata
@@ -26,6 +27,15 @@ class PlainRequest:
     peer: str
     scheme: str
     path: str = ""
+
+    def refuse_nul(self) -> None:
+        """Raise RefusedError if the path or the query holds U+0000, which no text does."""
+        if any("\0" in text for text in (*self.variables.values(), *chain(*self.query))):
+            raise RefusedError(400, INVALID_PARAMS, "An address has no NUL character")
+
+    def header(self, name: bytes) -> str:
+        """Return the value of a header, named in lower case; empty without one."""
+        return next((value.decode("latin-1") for key, value in self.headers if key == name), "")
 
     def last_event_id(self) -> int | None:
         """What a stream's client has seen already; RefusedError if it is no number."""

@@ -44,6 +44,7 @@ _REFERENCE = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*", re.ASCII)
 
 # a body of `null` reads as an empty message
 _EMPTY: dict[str, Any] = {}
+_NOTHING: Any = object()
 
 
 class RouteError(ValueError):
@@ -249,13 +250,16 @@ class Binding:
 
     def _read_body(self, body: bytes, request: Message, profile: Profile) -> None:
         try:
-            value = jsonscan.parse(body) if body else None
+            value = jsonscan.parse(body) if body else _NOTHING
         except jsonscan.JsonError as error:
             raise unreadable_body(str(error)) from None
-        if self._body_member:
-            value = {self._body_member: value}
-        elif value is None:
+        if value is None and not self._body_member:
+            # a member that is null is absent; a body has to be an object
+            raise unreadable_body("must be an object")
+        if value is _NOTHING:
             value = _EMPTY
+        elif self._body_member:
+            value = {self._body_member: value}
         if issues := self._decode[profile](value, request):
             if self._body_member:
                 prefix = self._body_member

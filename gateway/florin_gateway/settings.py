@@ -30,6 +30,13 @@ class HeaderSettings:
             "profile"
         },
     )
+    deployed_clients: tuple[tuple[str, str], ...] = field(
+        default=(),
+        metadata={
+            "why": "forwarded headers with a value, in any case, that select the deployed profile "
+            "where neither of those headers is sent"
+        },
+    )
     answered: tuple[tuple[str, tuple[str, ...]], ...] = field(
         default=(), metadata={"why": "metadata of an answer, and the headers that it becomes"}
     )

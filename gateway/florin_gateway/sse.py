@@ -23,6 +23,13 @@ from florin_gateway.settings import GatewaySettings
 logger = logging.getLogger(__name__)
 
 _COMMENT = b":\n\n"
+# proxies in between must neither hold events back, nor compress them, which holds them back too
+_HEAD = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+_REPLACED = frozenset(name for name, _ in _HEAD)
 
 
 class EventStream:
@@ -118,7 +125,7 @@ class EventStream:
         self.started = True
         head = [h for h in self._headers(metadata) if h[0] != b"content-type"]
         if status == 200:
-            head.append((b"content-type", b"text/event-stream"))
+            head = [*(h for h in head if h[0] not in _REPLACED), *_HEAD]
         await self._send({"type": "http.response.start", "status": status, "headers": head})
         if status == 200:
             await self._write(b"retry: %d\n\n" % self._settings.stream_retry_ms)

@@ -7,7 +7,7 @@ import contextlib
 import heapq
 import itertools
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, runtime_checkable
 
 
@@ -15,7 +15,10 @@ class Clock(Protocol):
     """Tells the time and waits for it."""
 
     def now_us(self) -> int:
-        """Microseconds since the Unix epoch."""
+        """Microseconds since the Unix epoch; goes back when somebody sets the clock back."""
+
+    def steady_us(self) -> int:
+        """Microseconds that never go back: only for durations within this process."""
 
     async def sleep(self, seconds: float) -> None:
         """Returns when that much time has passed on this clock."""
@@ -32,33 +35,87 @@ class Movable(Protocol):
         """Moves the time on and wakes whoever waited for it."""
 
 
+# near the time of day, so that values of several processes can be compared
+_STEADY_BASE_NS = time.time_ns() - time.monotonic_ns()
+
+
+def _steady_us() -> int:
+    return (_STEADY_BASE_NS + time.monotonic_ns()) // 1000
+
+
+def _machine_us() -> int:
+    return time.time_ns() // 1000
+
+
 class SystemClock:
-    """The time of the machine."""
+    """The time of the machine, or of a database that several machines share once it is followed."""
+
+    def __init__(self, machine_us: Callable[[], int] = _machine_us) -> None:
+        self._machine_us = machine_us
+        # how far the followed clock is before the steady one
+        self._ahead_of_steady_us: int | None = None
+
+    @property
+    def machine_ahead_us(self) -> int:
+        """Microseconds by which the machine's clock is before the one that is followed."""
+        if self._ahead_of_steady_us is None:
+            return 0
+        return self._machine_us() - (_steady_us() + self._ahead_of_steady_us)
+
+    def elapsed_us(self) -> int:
+        """Return the microseconds that `follow` counts by, which nobody moves on."""
+        return _steady_us()
+
+    def follow(self, now_us: int, at_us: int, *, tolerance_us: int = 0) -> None:
+        """Follow a clock that said `now_us` when `elapsed_us` was `at_us`.
+
+        The machine's clock no longer counts from then on: whoever sets it changes nothing. A clock
+        that is followed already is not set anew for a difference within the tolerance.
+        """
+        ahead_us = now_us - at_us
+        kept_us = self._ahead_of_steady_us
+        if kept_us is None or abs(ahead_us - kept_us) > tolerance_us:
+            self._ahead_of_steady_us = ahead_us
+
+    def unshifted_us(self) -> int:
+        """Return the time that others on its network go by, whatever tests moved this one on."""
+        if self._ahead_of_steady_us is None:
+            return self._machine_us()
+        return _steady_us() + self._ahead_of_steady_us
 
     def now_us(self) -> int:
         """Microseconds since the Unix epoch."""
-        return time.time_ns() // 1000
+        return self.unshifted_us()
+
+    def steady_us(self) -> int:
+        """Microseconds that never go back."""
+        return _steady_us()
 
     async def sleep(self, seconds: float) -> None:
         """Returns when that much time has passed."""
         await asyncio.sleep(seconds)
 
 
-class ShiftedClock:
-    """The time of the machine, moved on: it goes by itself, and can be advanced."""
+class ShiftedClock(SystemClock):
+    """The time of a system clock, moved on: it goes by itself, and can be advanced."""
 
-    def __init__(self, ahead_us: int = 0) -> None:
+    def __init__(self, ahead_us: int = 0, machine_us: Callable[[], int] = _machine_us) -> None:
+        super().__init__(machine_us)
         self._ahead_us = ahead_us
         self._moved = asyncio.Event()
 
     def now_us(self) -> int:
         """Microseconds since the Unix epoch."""
-        return time.time_ns() // 1000 + self._ahead_us
+        return super().now_us() + self._ahead_us
+
+    def steady_us(self) -> int:
+        """Microseconds that never go back, moved on with the clock."""
+        return _steady_us() + self._ahead_us
 
     async def sleep(self, seconds: float) -> None:
         """Returns when that much time has passed, by itself or at once."""
-        due_us = self.now_us() + int(seconds * 1_000_000)
-        while (left_us := due_us - self.now_us()) > 0:
+        due_us = self.steady_us() + int(seconds * 1_000_000)
+        while (left_us := due_us - self.steady_us()) > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_us / 1_000_000):
                     await self._moved.wait()
@@ -76,7 +133,8 @@ class TestClock:
     __test__ = False  # not a test case, whatever its name begins with
 
     def __init__(self, start_us: int) -> None:
-        self._now_us = start_us
+        self._steady_us = start_us
+        self._behind_us = 0
         self._order = itertools.count()
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
 
@@ -87,13 +145,21 @@ class TestClock:
 
     def now_us(self) -> int:
         """Microseconds since the Unix epoch."""
-        return self._now_us
+        return self._steady_us - self._behind_us
+
+    def steady_us(self) -> int:
+        """Microseconds that never go back."""
+        return self._steady_us
+
+    def set_back(self, seconds: float) -> None:
+        """Sets the time of day back, as an operator or NTP does; no time passes by that."""
+        self._behind_us += int(seconds * 1_000_000)
 
     async def sleep(self, seconds: float) -> None:
         """Returns once the clock was advanced by that much."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        due = self._now_us + int(seconds * 1_000_000)
-        if due <= self._now_us:
+        due = self._steady_us + int(seconds * 1_000_000)
+        if due <= self._steady_us:
             await asyncio.sleep(0)
             return
         heapq.heappush(self._sleepers, (due, next(self._order), done))
@@ -101,8 +167,8 @@ class TestClock:
 
     def advance(self, seconds: float) -> None:
         """Moves the time on and wakes whoever waited for it, in order."""
-        self._now_us += int(seconds * 1_000_000)
-        while self._sleepers and self._sleepers[0][0] <= self._now_us:
+        self._steady_us += int(seconds * 1_000_000)
+        while self._sleepers and self._sleepers[0][0] <= self._steady_us:
             _, _, done = heapq.heappop(self._sleepers)
             if not done.done():
                 done.set_result(None)

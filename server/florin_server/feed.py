@@ -31,6 +31,17 @@ _T = TypeVar("_T")
 _SWEPT = 500  # at a time
 
 
+class FeedClosed(Exception):  # noqa: N818  (nothing went wrong)
+    """This process stops, and what was watched is not final.
+
+    `version` is the last one that was yielded; None where there is none.
+    """
+
+    def __init__(self, version: int | None = None) -> None:
+        self.version = version
+        super().__init__("the process stops")
+
+
 class _Slot:
     """The newest state that a watcher has not seen yet."""
 
@@ -92,7 +103,7 @@ class Hub:
     async def watch(self, payment_id: str, after_version: int = -1) -> AsyncIterator[Payment]:
         """Yields states with rising versions above `after_version`; ends after a final one.
 
-        Ends at once for an unknown payment, and when the hub closes.
+        Ends at once for an unknown payment; FeedClosed once the hub has closed.
         """
         slot = _Slot(after_version)
         slots = self._slots.setdefault(payment_id, set())
@@ -103,9 +114,14 @@ class Hub:
                 if payment.version > slot.seen:
                     slot.seen = payment.version
                     yield payment
-                if payment.status.is_final or self._closed:
+                if payment.status.is_final:
                     return
+                # what a closed hub was told still reaches those who read slowly
+                if self._closed and slot.latest is None:
+                    raise FeedClosed(slot.seen if slot.seen >= 0 else None)
                 payment = await slot.take()
+                if payment is None:
+                    raise FeedClosed(slot.seen if slot.seen >= 0 else None)
         finally:
             slots.discard(slot)
             if not slots and self._slots.get(payment_id) is slots:
@@ -142,7 +158,7 @@ class Hub:
             await self.look()
 
     def close(self) -> None:
-        """Ends every stream."""
+        """Ends every stream by FeedClosed."""
         self._closed = True
         for slots in self._slots.values():
             for slot in slots:
@@ -180,7 +196,7 @@ class Changes:
     ) -> AsyncIterator[_T]:
         """Yields what `read` tells, now and whenever it differs; ends after a final value.
 
-        Ends at once for what is not there, and when the feed closes.
+        Ends at once for what is not there; FeedClosed once the feed has closed.
         """
         bell = asyncio.Event()
         bells = self._bells.setdefault(id_, set())
@@ -191,8 +207,10 @@ class Changes:
                 if now != told:
                     told = now
                     yield now
-                if is_final(now) or self._closed:
+                if is_final(now):
                     return
+                if self._closed:
+                    raise FeedClosed
                 await bell.wait()
                 # what changes from here on rings again
                 bell.clear()
@@ -217,6 +235,6 @@ class Changes:
             known = {one: found.get(one) for one in ids}
 
     def close(self) -> None:
-        """Ends every stream."""
+        """Ends every stream by FeedClosed."""
         self._closed = True
         self.ring(*self._bells)

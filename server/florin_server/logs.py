@@ -12,14 +12,22 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from textwrap import indent
+from types import TracebackType
 from typing import Final, Literal
 
 import orjson
 
+from florin_server.domain.text import escape_unsafe
+
 Form = Literal["text", "json"]
+
+_log = logging.getLogger(__name__)
 
 REQUEST: ContextVar[str] = ContextVar("florin_request_id", default="")
 CHAIN: ContextVar[str] = ContextVar("florin_chain", default="")
@@ -49,9 +57,6 @@ _NAMED = re.compile(
     r"(\s{0,4}=\s{0,4}|(?<=[\"'])\s{0,4}:\s{0,4}|:\s*(?=bearer|basic))[\"']?[^\s\"',;&)}\]]+"
 )
 _EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}")
-# they would move the cursor, or begin a line that nobody wrote
-_CONTROL = {n: f"\\x{n:02x}" for n in (*range(32), *range(127, 160))} | {0x2028: " ", 0x2029: " "}
-_LINES = {n: text for n, text in _CONTROL.items() if n not in {9, 10}}
 
 
 class Redactor:
@@ -92,29 +97,33 @@ def _host(found: re.Match[str]) -> str:
 
 
 class Lines(logging.Formatter):
-    """Lines of text, for people."""
+    """Lines of text, for people; `process` is the number of this one among several, from 1."""
 
-    def __init__(self, redact: Redactor) -> None:
+    def __init__(self, redact: Redactor, process: int | None = None) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
         self._redact = redact
+        self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and those of a traceback."""
         message, trace = _said(record, self._redact)
-        fields = _fields(record, self._redact)
+        fields = _fields(record, self._redact, self._process)
         told = [f"{name}={value}" for name, value in fields if value not in message]
         about = f" [{' '.join(told)}]" if told else ""
         head = f"{self.formatTime(record)} {record.levelname} {record.name} "
-        line = f"{head}{message.translate(_CONTROL)}{about}"
-        return f"{line}\n{trace.translate(_LINES)}" if trace else line
+        # nobody may move the cursor, or begin a line that was not written: an error's text may
+        # have lines, and those of a traceback begin otherwise than a line of the log
+        line = escape_unsafe(f"{head}{message}{about}")
+        return f"{line}\n{indent(escape_unsafe(trace, multiline=True), '    ')}" if trace else line
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line, for programs."""
+    """One JSON object a line, for programs; `process` as for `Lines`."""
 
-    def __init__(self, redact: Redactor) -> None:
+    def __init__(self, redact: Redactor, process: int | None = None) -> None:
         super().__init__()
         self._redact = redact
+        self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
@@ -125,12 +134,11 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": message,
-            **dict(_fields(record, self._redact)),
+            **dict(_fields(record, self._redact, self._process)),
         }
         if trace:
             told["error"] = trace
-        # what is no text in UTF-8 is told all the same
-        clean = {name: text.encode(errors="replace").decode() for name, text in told.items()}
+        clean = {name: escape_unsafe(text, multiline=True) for name, text in told.items()}
         return orjson.dumps(clean).decode()
 
 
@@ -147,8 +155,17 @@ def _said(record: logging.LogRecord, redact: Redactor) -> tuple[str, str]:
     return redact(message)[:_CHARS_MAX], redact(trace)[-_CHARS_MAX:]
 
 
-def _fields(record: logging.LogRecord, redact: Redactor) -> Iterator[tuple[str, str]]:
+def about_process(number: int) -> dict[str, int]:
+    """Return the `extra` of a line that is about the process with a number, from 0."""
+    return {"process_number": number + 1}
+
+
+def _fields(
+    record: logging.LogRecord, redact: Redactor, process: int | None
+) -> Iterator[tuple[str, str]]:
     """What a line is about, each at most once."""
+    if number := getattr(record, "process_number", None) or process:
+        yield "process", str(number)
     if request := getattr(record, "request_id", "") or REQUEST.get():
         yield "request_id", request
     if trace := TRACE.get():
@@ -168,8 +185,32 @@ def _fields(record: logging.LogRecord, redact: Redactor) -> Iterator[tuple[str, 
 redactor: Final = Redactor()
 
 
-def handler(form: Form) -> logging.Handler:
-    """Writes lines to stderr."""
+def handler(form: Form, process: int | None = None) -> logging.Handler:
+    """Writes lines to stderr; `process` is the number of this one among several, from 1."""
     made = logging.StreamHandler()
-    made.setFormatter(JsonLines(redactor) if form == "json" else Lines(redactor))
+    form_of = JsonLines if form == "json" else Lines
+    made.setFormatter(form_of(redactor, process))
     return made
+
+
+def log_everything() -> None:
+    """Log what Python would write to stderr by itself: warnings, and errors that nobody caught.
+
+    Such lines are of the same form as all others, and hold no secrets either.
+    """
+    logging.captureWarnings(capture=True)
+    sys.excepthook = _log_uncaught
+    threading.excepthook = lambda told: _log_uncaught(
+        told.exc_type, told.exc_value or told.exc_type(), told.exc_traceback
+    )
+    sys.unraisablehook = lambda told: _log_uncaught(
+        told.exc_type, told.exc_value or told.exc_type(), told.exc_traceback
+    )
+
+
+def _log_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if issubclass(kind, KeyboardInterrupt | SystemExit):
+        return
+    _log.critical("nobody caught %s", kind.__name__, exc_info=(kind, error, trace))

@@ -11,9 +11,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from functools import partial
 from typing import Literal, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from florin_server.domain.payments.payment import Status
 
@@ -38,6 +39,25 @@ REQUESTS = Family(
     "requests and how long they took; a stream or a long poll counts when it ends",
     (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
+IN_FLIGHT = Family(
+    "florin_requests_in_flight",
+    "gauge",
+    ("protocol",),
+    "requests that are being answered; REST behind a gateway of its own process counts in both",
+)
+LOOP_LAG = Family(
+    "florin_event_loop_lag_seconds",
+    "histogram",
+    (),
+    "how much later than due a timer of the process ran, measured twice a second",
+    (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
+RETRIES = Family(
+    "florin_store_retries_total",
+    "counter",
+    (),
+    "writes that were begun anew as another transaction or a lost connection was in their way",
+)
 CHANGES = Family(
     "florin_payment_changes_total",
     "counter",
@@ -61,7 +81,7 @@ GAS_COST = Family(
     "florin_gas_cost_minor_units_total",
     "counter",
     ("account",),
-    "what final transactions cost the account that pays for them, in minor units of its coin",
+    "what final transactions cost the account that pays, in minor units of what gas is paid with",
 )
 PAYOUTS = Family(
     "florin_payout_attempts_total",
@@ -108,6 +128,9 @@ WEBHOOKS = Family(
 )
 FAMILIES = (
     REQUESTS,
+    IN_FLIGHT,
+    LOOP_LAG,
+    RETRIES,
     CHANGES,
     SETTLEMENTS,
     TRANSACTIONS,
@@ -120,6 +143,7 @@ FAMILIES = (
     HINTS,
     WEBHOOKS,
 )
+PROTOCOLS = ("rest", "grpc")
 HINTED = ("sent", "heard", "dropped", "ignored")
 TRANSACTION_OUTCOMES = ("succeeded", "reverted", "replaced")
 WEBHOOK_OUTCOMES = ("delivered", "failed")
@@ -132,6 +156,8 @@ class Meters:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._requests = self._histogram(REQUESTS)
+        self._loop_lag = self._histogram(LOOP_LAG)
+        self._retries = self._counter(RETRIES)
         self._changes = self._counter(CHANGES)
         self._settlements = self._histogram(SETTLEMENTS)
         self._transactions = self._counter(TRANSACTIONS)
@@ -145,6 +171,10 @@ class Meters:
         self._webhooks = self._counter(WEBHOOKS)
         # finding a series by its labels costs more than counting in it
         self._series: dict[tuple[str, str, str], Histogram] = {}
+        self._in_flight = dict.fromkeys(PROTOCOLS, 0)
+        in_flight = Gauge(IN_FLIGHT.name, IN_FLIGHT.tells, IN_FLIGHT.labels, registry=self.registry)
+        for protocol in PROTOCOLS:
+            in_flight.labels(protocol).set_function(partial(self._in_flight.__getitem__, protocol))
         for status in Status:
             self._changes.labels(status)
         for hint in HINTED:
@@ -160,8 +190,17 @@ class Meters:
             one.name, one.tells, one.labels, registry=self.registry, buckets=one.buckets
         )
 
+    def begin(self, protocol: str) -> None:
+        """Count a request that is being answered, until `request` says that it is over."""
+        self._in_flight[protocol] += 1
+
+    def loop_lag(self, seconds: float) -> None:
+        """Observe how much later than due a timer ran."""
+        self._loop_lag.observe(seconds)
+
     def request(self, protocol: str, method: str, code: str, seconds: float) -> None:
-        """Counts a request that is over."""
+        """Counts a request that is over, which `begin` has counted."""
+        self._in_flight[protocol] -= 1
         key = protocol, method, code
         series = self._series.get(key)
         if series is None:
@@ -225,6 +264,8 @@ class Meters:
                 fault(name)
             if name == "op":
                 self._operations.inc()
+            elif name == "retry":
+                self._retries.inc()
             elif name == "commit":
                 began.set(time.perf_counter())
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,41 @@ _PATHS: Final = (
     *("tls_certificate", "tls_key", "grpc_client_ca"),
     *("relayer_keystores", "treasury_keystore"),
 )
+# what the parser of TOML says, and what an operator understands
+_PLACE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+_TWICE: Final = re.compile(r"Cannot declare \((.+?),?\) twice")
+_KEY: Final = re.compile(r"\s*([^=]+?)\s*=")
+
+
+def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
+    """Return the content of a TOML file. ValueError with file, line and reason if invalid."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{file}: line {line}: this is not UTF-8 text") from error
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line, reason = _fault_in(text, str(error))
+        raise ValueError(f"{file}: line {line}: {reason}") from error
+
+
+def _fault_in(text: str, fault: str) -> tuple[int, str]:
+    """Return the line that the parser complains about, and why in plain words."""
+    place = _PLACE.search(fault)
+    reason = _PLACE.sub("", fault)
+    lines = text.rstrip().splitlines() or [""]
+    number = int(place[1]) if place and place[1] else len(lines)
+    if twice := _TWICE.search(reason):
+        name = ".".join(part.strip().strip("'") for part in twice[1].split(","))
+        return number, f"the table {name} is written twice"
+    if reason == "Cannot overwrite a value":
+        # the value of the line ends there; one of several lines has its key further up
+        keys = [key for line in lines[:number] if (key := _KEY.match(line))]
+        name = keys[-1][1] if keys else "a key"
+        return number, f"{name} is written twice"
+    return number, f"this is not valid TOML: {reason}"
 
 
 def found(home: Path) -> tuple[Path, ...]:
@@ -77,11 +113,11 @@ def _home_in(file: Path) -> Path | None:
 def _said(file: Path) -> dict[str, Any]:
     """What a file says; nothing if it is not there."""
     try:
-        return tomllib.loads(file.read_text())
+        return parse_toml(file.read_bytes(), file)
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise _refused(f"{file}: {error}") from error
+        raise _refused(str(error)) from error
     except OSError as error:
         raise _refused(f"{file} cannot be read: {error.strerror}") from error
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from http.client import HTTPConnection
 from statistics import median
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from tests.bench.florin import Florin
 from tests.bench.report import Figure
 from tests.bench.setup import new_payments
 from tests.bench.size import sized
-from tests.support.console import OWN
+from tests.support.console import ENTRY, OWN
 
 ROWS, ROUNDS = 50, sized(200, 2)
 
@@ -24,10 +24,10 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
     new_payments(florin, pool, ROWS)
     connection = HTTPConnection(*florin.http)
     try:
-        cookie = {"Cookie": _signed_in(connection, florin.env["FLORIN_PARTNER_KEY"])}
+        signed = _signed_in(connection, florin.env["FLORIN_PARTNER_KEY"])
         page_ms, api_ms = [], []
         for _ in range(ROUNDS):
-            page_ms.append(_ms(connection, "/console/payments", cookie))
+            page_ms.append(_ms(connection, "/console/payments", signed))
             api_ms.append(_ms(connection, "/v1/payments", florin.merchant))
     finally:
         connection.close()
@@ -36,16 +36,22 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
     return [Figure("console_added_ms", page - api, "ms", note)]
 
 
-def _signed_in(connection: HTTPConnection, key: str) -> str:
+def _signed_in(connection: HTTPConnection, key: str) -> Mapping[str, str]:
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
     body = urlencode({"secret": key, "back": "/console"})
-    connection.request("POST", "/console/login", body, {**OWN, **kind})
+    entry = {"Host": f"{ENTRY}:{connection.port}"}
+    connection.request("POST", "/console/login", body, {**OWN, **kind, **entry})
+    answer = connection.getresponse()
+    answer.read()
+    led = urlsplit(answer.headers.get("Location", ""))
+    own = {"Host": led.netloc}
+    connection.request("GET", f"{led.path}?{led.query}", headers=own)
     answer = connection.getresponse()
     answer.read()
     cookie = re.match("[^;]+", answer.headers.get("Set-Cookie", ""))
     if cookie is None:
         raise RuntimeError(f"nobody was signed in: {answer.status}")
-    return cookie[0]
+    return {**own, "Cookie": cookie[0]}
 
 
 def _ms(connection: HTTPConnection, path: str, headers: Mapping[str, str]) -> float:

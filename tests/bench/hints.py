@@ -132,7 +132,7 @@ async def _joined(database: Database) -> AsyncIterator[App]:
     store = await open_store(database)
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as home:
         app = app_of(core_of(Settings(home=Path(home)), store, SystemClock(), []))
-        tasks = [asyncio.ensure_future(job) for job in jobs(app)]
+        tasks = [asyncio.ensure_future(job()) for job in jobs(app).values()]
         await until(lambda: app.hints.listening)
         try:
             yield app

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -37,6 +38,8 @@ from tests.support.chains import deploy
 CHAIN_ID = 31338
 _BODY_MAX = 2**24
 _COIN = hex(10**21)
+# without coin a chain is not offered, and its keys are looked at every second
+NOTICED_S = 1.1
 _UNITS = 10**12  # of a token, for each buyer
 _FUNDED = 100
 
@@ -86,8 +89,9 @@ class Node:
         return cpu_s(self.chain_pid)
 
     def fill(self, address: str) -> None:
-        """Gives somebody who sends transactions coin for them."""
+        """Gives a relayer coin; a running Florin has noticed it when this returns."""
         self.ask("florin_faucet", {"accounts": [address], "nativeWei": _COIN, "tokenUnits": "0x0"})
+        time.sleep(NOTICED_S)
 
     def fund(self, addresses: Sequence[str]) -> None:
         """Gives buyers tokens."""
@@ -107,6 +111,7 @@ class AnvilNode(Node):
 
     def fill(self, address: str) -> None:
         self.ask("anvil_setBalance", address, _COIN)
+        time.sleep(NOTICED_S)
 
     def fund(self, addresses: Sequence[str]) -> None:
         nonce = int(self.ask("eth_getTransactionCount", DEVNET.faucet, "latest"), 16)
@@ -128,9 +133,9 @@ class AnvilNode(Node):
 
 
 @contextmanager
-def node() -> Iterator[Node]:
+def node(chain_id: int = CHAIN_ID) -> Iterator[Node]:
     """The embedded chain."""
-    with _served(None) as (url, pid):
+    with _served(None, chain_id) as (url, pid):
         yield Node(url, pid, url)
 
 
@@ -152,12 +157,12 @@ def nodes() -> Iterator[tuple[str, AbstractContextManager[Node]]]:
 
 
 @contextmanager
-def _served(upstream: str | None) -> Iterator[tuple[str, int]]:
+def _served(upstream: str | None, chain_id: int = CHAIN_ID) -> Iterator[tuple[str, int]]:
     """Where the embedded chain, or a counter in front of another one, listens; its process."""
     ours, theirs = get_context("spawn").Pipe()
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
         process = get_context("spawn").Process(
-            target=_run, args=(theirs, Path(folder) / "evm.db", upstream), daemon=True
+            target=_run, args=(theirs, Path(folder) / "evm.db", upstream, chain_id), daemon=True
         )
         process.start()
         try:
@@ -170,14 +175,14 @@ def _served(upstream: str | None) -> Iterator[tuple[str, int]]:
             process.join()
 
 
-def _run(started: Connection, path: Path, upstream: str | None) -> None:
-    uvloop.run(_serve(started, path, upstream))
+def _run(started: Connection, path: Path, upstream: str | None, chain_id: int) -> None:
+    uvloop.run(_serve(started, path, upstream, chain_id))
 
 
-async def _serve(started: Connection, path: Path, upstream: str | None) -> None:
+async def _serve(started: Connection, path: Path, upstream: str | None, chain_id: int) -> None:
     counts: Counter[str] = Counter()
     if upstream is None:
-        chain = await EvmDevChain.open(path, EvmDevSettings(chain_id=CHAIN_ID))
+        chain = await EvmDevChain.open(path, EvmDevSettings(chain_id=chain_id))
         handle = chain.handle
     else:
         session = aiohttp.ClientSession(headers={"Content-Type": "application/json"})

@@ -24,7 +24,7 @@ from florin_server.rails.evm.paying.terms import Terms, bare, proof
 from florin_server.rails.evm.paying.verify import signature_bytes
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.reading.node import LATEST, call_to
-from florin_server.rails.evm.sending.fees import dry_run_gas
+from florin_server.rails.evm.sending.fees import KEY_GAS, dry_run_gas
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.types import Payable, Split
 
@@ -180,7 +180,7 @@ async def _dry_runs(chain: Node, items: Sequence[Accepted]) -> float:
         terms, payer = Terms.of(item.option), bare(item.option.payer)
         given = signature_bytes(item.option, item.confirmation.outputs)
         data = settler.one(terms.pay(payer, given))
-        gas = dry_run_gas(data, by_key=True)
+        gas = dry_run_gas(data, KEY_GAS)
         calls.append(("eth_getCode", (payer, LATEST)))
         calls.append(call_to(DEVNET.settler, data, sender=RELAYER.address, gas=gas))
     payloads = [calls[at : at + 2 * LIMIT] for at in range(0, len(calls), 2 * LIMIT)]

@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import aiohttp
 from florin_server.devnet.genesis import DEVNET
@@ -64,6 +64,11 @@ class Customer:
         self._told = told
         self._chance = random.Random(seed * 1000 + number)
         self.stories = 0
+
+    def numbered(self, number: int) -> Self:
+        """Use another number in keys, where several groups of customers are told apart."""
+        self._number = number
+        return self
 
     async def run(self, ends: asyncio.Event) -> None:
         while not ends.is_set():

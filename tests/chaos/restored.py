@@ -4,7 +4,7 @@ The chain has gone on meanwhile. Whatever was acknowledged before the backup is 
 had been offered by then end as the chain tells; nothing is paid out that was paid out since, until
 the operator has called that off; then books and chain differ by what the copy cannot know, and by
 nothing else. `python -m tests.chaos.restored [seed]`; with `unmarked` behind it the backup does not
-say that it is one, which has to be noticed.
+say that it is one, as a disk that was put back does not: nonces on the chain say it.
 """
 
 from __future__ import annotations
@@ -141,13 +141,13 @@ async def _goes_on(
     with await asyncio.to_thread(there.lasting, "serve"):
         bad += await _lost(there, told, copied)
         told_by_doctor = json.dumps(await _asked(there, "doctor", status=1))
-        if "store_restored" not in told_by_doctor:
-            bad.append(f"the doctor does not tell that the store is a copy: {told_by_doctor}")
-            await until(lambda: _count(there, _OWED), 0, patience_s=SERVED_S)
-            return [*bad, *await treasury_differs(there, session, told)]
-        # the operator sees on the chain what was paid
+        if not any(name in told_by_doctor for name in ("store_restored", "store_behind")):
+            bad.append(f"the doctor does not tell what the store lacks: {told_by_doctor}")
+        # the operator sees on the chain what was paid; what Florin found there needs nobody
         for one in (await _asked(there, "payouts", "list"))["payouts"]:
-            await _asked(there, "payouts", "refuse", one["payoutId"])
+            with suppress(AssertionError):
+                await _asked(there, "payouts", "refuse", one["payoutId"])
+        await until(lambda: _count(there, _OWED), 0, patience_s=SERVED_S)
         await _asked(there, "executors", "resume", _PAYS_OUT)
         bad += await _differs(there, told, copied)
         bad += await _works(there, there.rest(session))

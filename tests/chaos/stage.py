@@ -73,7 +73,7 @@ CROOKS = tuple(f"mrch_of_crook_{n}" for n in range(3))
 FAILED_GAS = FailedGasSettings(
     payer=2_000_000, app=3_000_000, chain=3_000_000, opened_app=1_500_000, opened_chain=1_500_000
 )
-OPENED = {"accounts_a_day": 6, "accounts_a_merchant_day": 2}
+OPENED = {"accounts_a_day": 6, "accounts_a_partner_day": 4, "accounts_a_merchant_day": 2}
 LIMITS = NO_LIMITS.model_copy(
     update={
         name: LimitSettings().model_dump()[name]
@@ -227,7 +227,7 @@ async def chains(stage: Stage, seed: int, count: int, ready: Callable[[], None])
         ):
             urls[name].append(await node.serve())
     for name, chain in (("evm", evm), ("solana", solana)):
-        urls[name] = f"http://127.0.0.1:{await chain.serve_http('127.0.0.1', 0)}"
+        urls[name] = f"http://127.0.0.1:{await chain.serve_http()}"
     stage.tell("chains", urls)
     ready()
     await asyncio.Event().wait()

@@ -31,7 +31,7 @@ def test_the_guards_that_wallets_add_pay(wallet, coin, durable):
     place = tamper_solana.world(coin=coin, durable=durable)
     buyer = place.message.account_keys[1]
     reads = [AccountMeta(buyer, is_signer=True, is_writable=False)]
-    guard = Instruction(spl.LIGHTHOUSE, b"note", reads)
+    guard = Instruction(spl.LIGHTHOUSE, b"\x04note", reads)
     own = steps(place.message)
     first = 1 if durable else 0
     before = [*own[:first], guard] if wallet == "Solflare" else own[:first]

@@ -43,7 +43,7 @@ class Clocked:
         self.at: dict[str, float] = {}
 
     async def __call__(self, request: Request, out: asyncio.StreamWriter) -> None:
-        self.at.setdefault(json.loads(request.body)["data"]["paymentId"], time.monotonic())
+        self.at.setdefault(json.loads(request.body)["data"]["payment_id"], time.monotonic())
         await _OK(request, out)
 
 
@@ -119,7 +119,7 @@ async def crowd(
 async def _shop(app: object, like: Merchant, number: int, url: str) -> str:
     merchant = replace(like, id=f"mrch_crowd{number}")
     await app.store.write(merchants.put_merchant(merchant))
-    by = By(merchant.partner_id, live=False, version="2026-02-18")
+    by = By(merchant.partner_id, live=False)
     await endpoints.create(app, by, merchant.id, Wanted(url, frozenset({"payment.created"})))
     return merchant.id
 

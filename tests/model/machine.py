@@ -160,10 +160,47 @@ class Lifecycle(RuleBasedStateMachine):
     def simulate(self, api: str, life: Life, alive: bool, outcome: str) -> None:
         self.stage.run(self.player.simulate(api, self._alive(life, alive), outcome))
 
-    @rule(api=APIS, life=payments)
-    def refund(self, api: str, life: Life) -> None:
-        life = next((one for one in self.player.lives if one.status == "succeeded"), life)
-        self.stage.run(self.player.refund(api, life))
+    @rule(
+        api=APIS,
+        life=payments,
+        paid=ALIVE,
+        unit=st.sampled_from(["", "token", "token", "fiat", "fiat", "fiat", "other"]),
+        tenths=st.sampled_from([0, 1, 2, 5, 10, 10]),
+        more=st.sampled_from([0, 0, 0, 1, -1]),
+    )
+    def refund(self, api: str, life: Life, paid: bool, unit: str, tenths: int, more: int) -> None:
+        """All of a payment, or a share of what is left of it, at times a minor unit beside it."""
+        if paid:
+            life = self._succeeded(life)
+        self._refund(api, life, unit, tenths, more)
+
+    @precondition(lambda self: any(life.status == "succeeded" for life in self.player.lives))
+    @rule(
+        api=APIS,
+        life=payments,
+        parts=st.lists(
+            st.tuples(st.sampled_from(["token", "fiat"]), st.sampled_from([1, 2, 5])),
+            min_size=2,
+            max_size=3,
+        ),
+        unit=st.sampled_from(["token", "fiat"]),
+        more=st.sampled_from([0, 1]),
+    )
+    def refund_in_parts(
+        self, api: str, life: Life, parts: list[tuple[str, int]], unit: str, more: int
+    ) -> None:
+        """Several shares, and then all that is left, or a minor unit more than that."""
+        life = self._succeeded(life)
+        for part_unit, tenths in parts:
+            self._refund(api, life, part_unit, tenths, 0)
+        self._refund(api, life, unit, 10, more)
+
+    def _succeeded(self, life: Life) -> Life:
+        return next((one for one in self.player.lives[::-1] if one.status == "succeeded"), life)
+
+    def _refund(self, api: str, life: Life, unit: str, tenths: int, more: int) -> None:
+        left = life.fiat_left if unit == "fiat" else life.token_left
+        self.stage.run(self.player.refund(api, life, unit, left * tenths // 10 + more))
 
     @rule(api=APIS, life=payments)
     def follow(self, api: str, life: Life) -> None:

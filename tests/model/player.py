@@ -15,6 +15,7 @@ from tests.model.lifecycle import (
     UNKNOWN,
     Key,
     Life,
+    Part,
     Submission,
 )
 from tests.model.readers import Outcome, Readers
@@ -129,18 +130,29 @@ class Player(Readers):
             self.same(life, f"simulate {outcome}", told, expected)
         await self.look(api, life)
 
-    async def refund(self, api: str, life: Life) -> None:
+    async def refund(self, api: str, life: Life, unit: str = "", value: int = 0) -> None:
+        """Refund all of it, or so much of a unit: token, fiat or other; then send it again."""
         self._step("refund", life)
-        self.note(life, f"{api} refund")
-        told = await self.ask(self.stage.apis[api].refund(life.id))
-        expected = life.refund()
-        if expected is not None:
+        self.note(life, f"{api} refund {unit} {value}")
+        amount = None
+        if unit:
+            token = life.info["optionAmount"]["unit"] if life.info else "caip19/none"
+            units = {"token": token, "fiat": "iso4217/USD", "other": "iso4217/EUR"}
+            amount = {"unit": units[unit], "value": str(value)}
+        call, key = self.stage.apis[api].refund, f"refund-{self.run}-{next(self._numbers)}"
+        told = await self.ask(call(life.id, key, amount))
+        expected = life.refund(unit, value)
+        if isinstance(expected[1], str):
             self.same(life, "refund", told, expected)
         elif isinstance(told, tuple):
             self.differ(life, "refund", told, 200)
         else:
             self.same(life, "the payment of the refund", told["paymentId"], life.id)
-            life.refund_id = told["refundId"]
+            part = Part(told["refundId"], int(expected[0]), expected[1])
+            life.parts.append(part)
+            moved = (int(told["amount"]["value"]), int(told["paymentAmount"]["value"]))
+            self.same(life, "what a refund gives back", moved, (part.token, part.fiat))
+            self.same(life, "a repeated refund", await self.ask(call(life.id, key, amount)), told)
         await self.look(api, life)
 
     # the wallet's deeds

@@ -17,16 +17,20 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Action, FreeNonce, Option, Payment, ResolvedBuild
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
 from florin_server.pricing.prices import Quote
+from florin_server.rails.pace import PaceMeter
 from florin_server.rails.types import (
     Asset,
     BlockView,
     Commitment,
     Fact,
+    Glance,
     Head,
     Mined,
     NodeState,
     Paid,
     Payable,
+    SeenHead,
+    Shortage,
     Signed,
     Split,
 )
@@ -54,7 +58,8 @@ class FakeRail:
 
     live = False
     open_max = 16
-    confirmations = 1
+    confirmations = reorg_depth = 1
+    stale_blocks = 3
     eta_s = 1
     agreement = 1
     disagreement = ""
@@ -64,6 +69,7 @@ class FakeRail:
     treasury = f"{CHAIN}:{SENDER}"
     reserved: Mapping[str, str] = {}
     native_asset = f"{CHAIN}/slip44:60"
+    pegs: Mapping[str, str | None] = {ASSET: "USD"}
     payouts = None
     durable_nonces = None
     token_accounts = None
@@ -71,6 +77,7 @@ class FakeRail:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.pace = PaceMeter()
         # it plays every role that it has by itself
         self.offers = self.terms = self.verifier = self.relay = self.observer = self.nodes = self
         self.blocks = self.direct = self.account_nonces = self.gas = self
@@ -143,6 +150,10 @@ class FakeRail:
     def states(self) -> Sequence[NodeState]:
         return ()
 
+    @property
+    def calls_by_method(self) -> Mapping[str, int]:
+        return {}
+
     async def wait_for_block(self, waiter: str = "") -> None:
         # the test tells when there is something to look at; this is for turns that came to nothing
         await asyncio.sleep(_TURN_S)
@@ -150,10 +161,21 @@ class FakeRail:
     async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
         return dict.fromkeys(facts, True)
 
+    def list_seen(self) -> Sequence[SeenHead]:
+        return ()
+
+    async def restore_seen(self, heads: Sequence[SeenHead]) -> None:
+        assert not heads, "nothing was kept"
+
+    async def glance(self, since: int) -> Glance:
+        newest = self._sealed_blocks[-1]
+        quiet = not any(one.paid for one in self._sealed_blocks[since + 1 :])
+        return Glance(await self.head(), newest.parent_hash, quiet)
+
     async def replaced(self, number: int, block_hash: str) -> bool:
         return True
 
-    async def shortages(self) -> tuple[str, ...]:
+    async def shortages(self) -> tuple[Shortage, ...]:
         return ()
 
     async def close(self) -> None:
@@ -257,6 +279,9 @@ class FakeRail:
 
     async def look(self, items: Sequence[Accepted]) -> list[Accepted]:
         return list(items)
+
+    async def had_too_little_gas(self, item, had) -> bool:
+        return False
 
     def share(self, item: Accepted) -> Share:
         return Share(PayerKind.KEY, 0)

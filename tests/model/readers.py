@@ -6,14 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn
 
-from tests.model.lifecycle import EXPIRED, SECOND_US, Life, Refusal
+from tests.model.lifecycle import EXPIRED, MINOR_UNITS, SECOND_US, Life, Part, Refusal
 from tests.model.stage import START_US, Stage
 from tests.support.api import Json, Refused
 
 Outcome = Json | Refusal
 STORY_LINES_MAX = 60
-# an asset has four digits more than a currency
-MINOR_UNITS = 10_000
 
 
 class Readers:
@@ -117,9 +115,35 @@ class Readers:
         expected = life.detailed()
         self.same(life, "detail", {name: told.get(name) for name in expected}, expected)
         self.same(life, "amount", told["amount"]["value"], life.value)
-        refund = told["refund"] and told["refund"]["refundId"]
-        self.same(life, "the refund", refund, life.refund_id)
+        self._refunds(life, told)
         self._buyer(life, told)
+
+    def _refunds(self, life: Life, told: Json) -> None:
+        """The refunds of a payment are those of the model, and together no more than was paid."""
+        parts = [
+            Part(one["refundId"], int(one["amount"]["value"]), int(one["paymentAmount"]["value"]))
+            for one in told["refunds"]
+        ]
+        self.same(life, "the refunds", parts, life.parts)
+        newest = told["refunds"][-1] if parts else None
+        self.same(life, "the newest refund", told["refund"], newest)
+        totals = told.get("refunded")
+        if not parts:
+            self.same(life, "what is refunded", totals, None)
+            return
+        self.same(
+            life,
+            "what is refunded and left",
+            {name: int(amount["value"]) for name, amount in totals.items()},
+            {
+                "amount": sum(part.token for part in parts),
+                "paymentAmount": sum(part.fiat for part in parts),
+                "refundable": life.token_left,
+                "paymentRefundable": life.fiat_left,
+            },
+        )
+        if life.token_left < 0 or sum(part.fiat for part in parts) > int(life.value):
+            self.differ(life, "what is refunded", parts, "no more than was paid")
 
     async def _info(self, life: Life, call: Awaitable[Json]) -> None:
         told = await self.ask(call)

@@ -10,6 +10,7 @@ from florin_server.domain.payments.payment import Payment, Status
 from florin_server.domain.payments.state import PAYMENT, Event
 from florin_server.flows.payments import create
 from florin_server.flows.payments.idempotent import once
+from florin_server.flows.payouts import refund
 from florin_server.rpc.payments.codec import Codec
 from florin_server.store.engine.query import Statement, param
 from florin_server.store.payments import payments
@@ -19,6 +20,7 @@ from sqlalchemy import update
 from tests.model.campaign import play
 from tests.model.lifecycle import FINAL
 from tests.model.stage import staged
+from tests.support.refund_rules import sum_only_the_newest
 
 DEEDS = {
     "advance",
@@ -86,6 +88,10 @@ def tells_payments_that_are_over_to_poll(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def counts_no_refund_but_the_newest(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(refund, "sum_refunds", sum_only_the_newest)
+
+
 @pytest.mark.parametrize(
     "plant",
     [
@@ -94,6 +100,7 @@ def tells_payments_that_are_over_to_poll(patch: pytest.MonkeyPatch) -> None:
         takes_every_confirm_for_the_bound_one,
         forgets_keys,
         tells_payments_that_are_over_to_poll,
+        counts_no_refund_but_the_newest,
     ],
 )
 def test_the_machine_finds_a_planted_bug(

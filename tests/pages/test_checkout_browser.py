@@ -6,6 +6,7 @@ import re
 
 import pytest
 import pytest_asyncio
+from florin_server.devnet.genesis import DEVNET
 from florin_server.web.language import LANGUAGES
 from playwright.async_api import Page, Response, expect
 
@@ -13,17 +14,20 @@ from tests.support.browser import violations, visitor
 from tests.support.checkout_states import STATES, URLS, reached
 from tests.support.desk import ORDER, opened
 from tests.support.service import held
+from tests.support.wallet import Wallet
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 # first load, with the stream of states
 REQUESTS_MAX, BYTES_MAX = 5, 70_000
+ETHER = f"eip155:{DEVNET.chain_id}/slip44:60"
 SHOP = re.compile(r"^https://shop\.example/")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("shown"), pay_url="") as desk:
+    home, rates = tmp_path_factory.mktemp("shown"), {ETHER: {"GBP": "2500.00"}}
+    async with opened(home, pay_url="", rates=rates) as desk:
         yield desk
 
 
@@ -151,7 +155,13 @@ async def test_the_servers_clock_tells_what_is_left(desk, person):
     await expect(page.locator("#note")).to_have_text("You have one minute left to pay.")
 
 
-@pytest.mark.parametrize(("outcome", "url"), [("succeeded", "successUrl"), ("failed", "errorUrl")])
+@pytest.mark.parametrize(
+    ("outcome", "url"),
+    [
+        ("succeeded", "successUrl"),
+        *((one, "errorUrl") for one in ("failed", "expired", "cancelled")),
+    ],
+)
 async def test_buyers_go_back_after_three_seconds(desk, person, outcome, url):
     path = await reached(desk, outcome, checkout=URLS)
     page = await person.tab()
@@ -165,6 +175,56 @@ async def test_buyers_go_back_after_three_seconds(desk, person, outcome, url):
     await page.wait_for_url(SHOP)
     joint = "&" if "?" in URLS[url] else "?"
     assert page.url == f"{URLS[url]}{joint}payment_id={path[1:]}"
+
+
+async def with_money_under_way(desk, end: str) -> str:
+    """The path of a payment that ended after a wallet signed, or fetched what it may send."""
+    wallet = Wallet()
+    order = {**ORDER, "checkout": URLS}
+    if end != "mismatch":
+        order |= {"amount": {"unit": "iso4217/GBP", "value": "500"}, "expiresAt": desk.now + 100}
+    payment_id = (await desk.rest.create(order))["paymentId"]
+    option = (await desk.rest.options(payment_id, [wallet.account]))["options"][0]
+    if end == "mismatch":
+        signature = wallet.execute(option["actions"][0])
+        await desk.rest.confirm(payment_id, option["id"], [signature, signature])
+    else:
+        build = option["actions"][0]["data"]["data"]
+        await desk.rest.fetch(payment_id, option["id"], build)
+    if end == "cancelled":
+        await desk.rest.merchant_cancel(payment_id)
+    if end == "expired":
+        desk.clock.advance(101)
+    return f"/{payment_id}"
+
+
+@pytest.mark.parametrize("end", ["mismatch", "cancelled", "expired"])
+async def test_a_page_waits_for_a_tap_while_money_may_be_on_its_way(desk, person, end):
+    """It once left after three seconds, with the sentence about late money on it."""
+    path = await with_money_under_way(desk, end)
+    page = await person.tab()
+    await standing(page)
+    await page.route(SHOP, lambda route: route.fulfill(body="<title>Shop</title>"))
+    await page.goto(desk.rest.base + path)
+    await expect(page.get_by_role("link", name="Back to Corner Café")).to_be_visible()
+    await page.clock.run_for(60_000)
+    await expect(page.locator("#away")).to_be_hidden()
+    assert page.url.endswith(path)
+    await page.get_by_role("link", name="Back to Corner Café").click()
+    await page.wait_for_url(SHOP)
+    assert page.url == f"{URLS['errorUrl']}?payment_id={path[1:]}"
+
+
+async def test_a_page_waits_where_its_own_wallet_sent_something(desk, person):
+    """What a wallet of this browser sent is not known to the service before the chain has it."""
+    path = await reached(desk, "cancelled", checkout=URLS)
+    page = await person.tab()
+    await standing(page)
+    await page.add_init_script(f"sessionStorage.setItem('florin.sent.{path[1:]}', '1')")
+    await page.goto(desk.rest.base + path)
+    await page.clock.run_for(60_000)
+    await expect(page.locator("#away")).to_be_hidden()
+    assert page.url.endswith(path)
 
 
 async def test_buyers_may_stay_and_are_not_sent_on_again(desk, person):
@@ -241,3 +301,19 @@ async def test_a_test_payment_is_clicked_through_and_back_to_the_shop(desk, pers
     detail = await desk.rest.detail(created["paymentId"])
     assert detail["status"] == "succeeded"
     assert re.fullmatch("0x[0-9a-f]{64}", detail["info"]["txId"])
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_the_languages_of_a_receipt_are_in_its_column(desk, browser, width):
+    """They once stood at the left edge of the window."""
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    async with visitor(browser, viewport={"width": width, "height": 800}) as person:
+        page = await person.open(f"{desk.rest.base}/{payment_id}")
+        await page.get_by_role("button", name="Florin Devnet").click()
+        await desk.ended(payment_id)
+        # in a tab of its own: the first one still follows its form, or reloads at the end
+        page = await person.open(f"{desk.rest.base}/{payment_id}/receipt")
+        card = await page.locator("main .card").first.bounding_box()
+        links = await page.locator(".languages").bounding_box()
+        assert links["x"] == card["x"]
+        assert links["x"] + links["width"] <= card["x"] + card["width"]

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from florin_server.devnet.solana import SOLNET
 
-from tests.support.desk import ORDER, opened
+from tests.support.desk import ORDER, PAY_URL, opened
 from tests.support.page_texts import headers_of, text_of
 from tests.support.solana import AT_ONCE
 from tests.support.until import until
@@ -28,7 +28,7 @@ async def desk(tmp_path_factory):
 async def pressed(desk, payment_id: str, form: str, **headers: str):
     """The answer to one of the panel's buttons, not followed."""
     url = f"{desk.rest.base}/{payment_id}/test?lang=de"
-    sent = {**FORM, **headers}
+    sent = {**FORM, "Origin": desk.rest.base, **headers}
     async with desk.session.post(url, data=form, headers=sent, allow_redirects=False) as answer:
         return answer.status, headers_of(answer), await answer.text()
 
@@ -85,7 +85,9 @@ async def test_what_there_is_no_button_for_is_refused_and_told(desk, form):
     payment_id, before = await created(desk), desk.now
     status, _, text = await pressed(desk, payment_id, form)
     assert status == 200
-    assert "Das wurde abgelehnt" in text_of(text)
+    # in the page's language: what the API says to programs is no text of a page
+    assert "Das hat nicht funktioniert" in text_of(text)
+    assert not re.search("Nothing was asked|Unknown|Payment is|Invalid", text_of(text))
     assert (desk.now, (await desk.rest.status(payment_id))["status"]) == (before, "requires_action")
 
 
@@ -116,6 +118,13 @@ async def test_live_payments_have_none_of_it(desk):
     [
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": "null"},
+        # of browsers that know no Sec-Fetch-Site
+        {"Origin": "https://evil.example"},
+        {"Origin": "https://pay.florin.example.evil.example"},
+        {"Origin": "http://["},
+        {"Origin": "null"},
+        {"Origin": ""},
         {"Content-Type": "text/plain"},
         {"Content-Type": "application/json"},
     ],
@@ -125,6 +134,19 @@ async def test_no_other_site_can_have_a_browser_do_it(desk, headers):
     status, _, _ = await pressed(desk, payment_id, "outcome=failed", **headers)
     assert status == 403
     assert (await desk.rest.status(payment_id))["status"] == "requires_action"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "same-origin", "Origin": ""},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "null"},
+        {"Origin": PAY_URL},
+    ],
+)
+async def test_forms_of_this_site_drive_a_payment_in_every_browser(desk, headers):
+    payment_id = await created(desk)
+    assert (await pressed(desk, payment_id, "outcome=failed", **headers))[0] == 303
 
 
 async def test_an_operator_can_do_without_it(tmp_path):

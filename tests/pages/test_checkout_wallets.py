@@ -16,7 +16,7 @@ from tests.support.desk import opened
 from tests.support.injected import NAME, Coded, CodedPurse, Purse, SolanaPurse, coded
 from tests.support.page_texts import NASTY
 from tests.support.smart import PASSKEY_OWNED, approval, by_passkey, smart
-from tests.support.solana import AT_ONCE
+from tests.support.solana import AT_ONCE, SolanaNode
 from tests.support.wallet import Wallet
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -33,6 +33,19 @@ async def desk(tmp_path_factory):
     home = tmp_path_factory.mktemp("wallets")
     rates = {ETHER: {"GBP": "2500.00"}}
     async with opened(home, pay_url="", rates=rates, solana=AT_ONCE) as desk:
+        yield desk
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def public_desk(tmp_path_factory):
+    """Its chain has public addresses, which wallets may be given."""
+    public = {
+        "nodes": {"eip155:31337": "https://node.example/devnet"},
+        "explorers": {"eip155:31337": "https://explorer.example/tx/{tx}"},
+    }
+    home = tmp_path_factory.mktemp("public")
+    rates = {ETHER: {"GBP": "2500.00"}}
+    async with opened(home, pay_url="", rates=rates, checkout=public) as desk:
         yield desk
 
 
@@ -193,12 +206,33 @@ async def test_one_who_declines_on_solana_is_told_the_same(desk, person):
     assert (await desk.rest.status(payment_id))["status"] == "requires_action"
 
 
+async def test_answer_that_is_too_late_for_solana_is_no_change_of_price(desk, person):
+    node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+    seen = []
+
+    async def lapse() -> None:
+        seen.append(await page.locator("#step").inner_text())
+        await node.fault("slots", slots=151)
+
+    purse = SolanaPurse(delay=lapse)
+    payment_id, page = await offered(desk, person, purse)
+    await pay(page).first.click()
+    await expect(page.locator("#step")).to_contain_text("came too late for the network")
+    assert "within half a minute" in seen[0]
+    assert (await desk.rest.status(payment_id))["status"] == "requires_action"
+    assert re.fullmatch("Failed to load resource.* 409 .*", person.complaints.pop())
+    purse.delay = None
+    await page.get_by_role("button", name="Try again").click()
+    await pay(page).first.click()
+    await paid(desk, page, payment_id)
+
+
 async def test_a_wallet_on_another_chain_is_asked_to_change_it(desk, person):
     purse = Purse(desk.chain, number=1)
     payment_id, page = await offered(desk, person, purse)
     # what it has on a chain that it is not on, it does not tell
     assert "You have" not in await page.locator(".choice").inner_text()
-    purse.refuses["wallet_switchEthereumChain"] = (4902, "Unrecognized chain")
+    purse.refuses["wallet_switchEthereumChain"] = (4200, "Unsupported method")
     await pay(page).click()
     await expect(page.locator("#step")).to_contain_text("Change the network there")
     assert "eth_signTypedData_v4" not in purse.asked
@@ -207,6 +241,106 @@ async def test_a_wallet_on_another_chain_is_asked_to_change_it(desk, person):
     await pay(page).click()
     await paid(desk, page, payment_id)
     assert purse.number == 31337
+
+
+# what wallets say of a chain that they do not know: plainly, or inside an error of their own
+UNKNOWN = {
+    "plain": (4902, "Unrecognized chain"),
+    "wrapped": (-32603, "Internal", {"originalError": {"code": 4902, "message": "?"}}),
+    "text": (-32603, 'Unrecognized chain ID "0x7a69". Try wallet_addEthereumChain first.'),
+}
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN.values(), ids=UNKNOWN)
+async def test_unknown_chain_is_added_with_public_facts_and_pays(public_desk, person, unknown):
+    desk = public_desk
+    purse = Purse(desk.chain, number=1, knows={1}, unknown=unknown)
+    payment_id, page = await offered(desk, person, purse)
+    await pay(page).click()
+    await paid(desk, page, payment_id)
+    assert purse.added == [
+        {
+            "chainId": "0x7a69",
+            "chainName": "Florin Devnet",
+            "nativeCurrency": {"name": "Test Ether", "symbol": "tETH", "decimals": 18},
+            "rpcUrls": ["https://node.example/devnet"],
+            "blockExplorerUrls": ["https://explorer.example"],
+        }
+    ]
+
+
+async def test_unknown_chain_without_public_node_is_explained_to_the_buyer(desk, person):
+    purse = Purse(desk.chain, number=1, knows={1}, unknown=UNKNOWN["wrapped"])
+    payment_id, page = await offered(desk, person, purse)
+    await pay(page).click()
+    await expect(page.locator("#step")).to_contain_text("there is no public address of it here")
+    await expect(page.locator("#step")).to_contain_text("31337")
+    assert "wallet_addEthereumChain" not in purse.asked
+    assert "eth_signTypedData_v4" not in purse.asked
+    assert (await desk.rest.status(payment_id))["status"] == "requires_action"
+
+
+async def test_buyer_who_declines_to_add_a_chain_sees_that_they_declined(public_desk, person):
+    purse = Purse(public_desk.chain, number=1, knows={1})
+    purse.refuses["wallet_addEthereumChain"] = (4001, "User rejected")
+    _, page = await offered(public_desk, person, purse)
+    await pay(page).click()
+    await expect(page.locator("#step")).to_contain_text("You declined in your wallet")
+
+
+@pytest.mark.parametrize("form", [hex, str, int, lambda number: f"0x{number:08X}"])
+async def test_chain_id_in_any_form_is_read(desk, person, form):
+    purse = Purse(desk.chain, chain_form=form)
+    payment_id, page = await offered(desk, person, purse)
+    await pay(page).click()
+    await paid(desk, page, payment_id)
+    assert "wallet_switchEthereumChain" not in purse.asked
+
+
+async def test_switch_that_takes_a_while_is_waited_for(desk, person):
+    purse = Purse(desk.chain, number=1, lag=4)
+    payment_id, page = await offered(desk, person, purse)
+    await pay(page).click()
+    await paid(desk, page, payment_id)
+    assert purse.asked.count("wallet_switchEthereumChain") == 1
+
+
+async def test_switch_that_never_happens_is_not_waited_for_without_end(desk, person):
+    purse = Purse(desk.chain, number=1, lag=10_000)
+    await person.context.clock.install()
+    _, page = await offered(desk, person, purse)
+    await pay(page).click()
+    for _ in range(60):
+        await page.clock.run_for(250)
+    await expect(page.locator("#step")).to_contain_text("Change the network there")
+    assert "eth_signTypedData_v4" not in purse.asked
+
+
+DECLINED = {
+    "eip1193": (4001, "Nope"),
+    "text_code": ("4001", "Nope"),
+    "ethers": ("ACTION_REJECTED", "ethers-user-denied"),
+    "walletconnect": (5000, "Nope"),
+    "wrapped": (-32603, "Internal JSON-RPC error.", {"originalError": {"code": 4001}}),
+    "internal": (-32603, "MetaMask Tx Signature: User denied transaction signature."),
+    "passive": (-32000, "Request was cancelled by the user"),
+}
+
+
+@pytest.mark.parametrize("answer", DECLINED.values(), ids=DECLINED)
+async def test_every_form_of_declined_shows_the_same_state(desk, person, answer):
+    purse = Purse(desk.chain, refuses={"eth_signTypedData_v4": answer})
+    _, page = await offered(desk, person, purse)
+    await pay(page).click()
+    await expect(page.locator("#step")).to_contain_text("You declined in your wallet")
+    await expect(page.get_by_role("button", name="Try again")).to_be_visible()
+
+
+async def test_error_of_a_node_is_not_called_declined(desk, person):
+    refused = {"eth_signTypedData_v4": (-32603, "transaction rejected by the pool")}
+    _, page = await offered(desk, person, Purse(desk.chain, refuses=refused))
+    await pay(page).click()
+    await expect(page.locator("#step")).to_contain_text("rejected by the pool")
 
 
 async def test_a_wallet_that_has_another_account_by_now_signs_nothing(desk, person):

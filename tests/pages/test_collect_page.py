@@ -27,7 +27,7 @@ BROWSER = {
     "Content-Type": "application/x-www-form-urlencoded",
     "Accept": "text/html,application/xhtml+xml,*/*;q=0.8",
     "Sec-Fetch-Site": "same-origin",
-    "Origin": "null",
+    "Origin": "https://pay.florin.example",
 }
 
 
@@ -252,7 +252,7 @@ async def test_only_its_own_styles_and_scripts_may_run(desk):
         assert not re.search(r"javascript:|\son\w+=|\sstyle=|<style|http-equiv", answer.text)
         assert set(re.findall(r' (?:src|href)="(/[a-z]+/)[^"]*"', answer.text)) == {"/assets/"}
         headers = headers_of(answer)
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
         assert "access-control-allow-origin" not in headers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 
@@ -303,6 +304,23 @@ async def test_a_file_for_spreadsheets_computes_nothing(desk, person):
     assert len(lines) == 6
     assert all(not re.search(r'(^|,)"?[=+@-]', line) for line in lines)
     assert "'=cmd|' /C calc'!A0" in told.text
+    # amounts are numbers, their units are in columns of their own
+    for one in csv.DictReader(told.text.splitlines()):
+        assert (one["amount"], one["currency"]) == ("12.50", "USD")
+
+
+async def test_the_overview_has_every_currency(desk, person):
+    """It once drew the currency of most payments, and left the others out without a word."""
+    tenant = await desk.tenant()
+    for value, unit in (("1250", "USD"), ("700", "USD"), ("125000", "EUR")):
+        await paid(desk, tenant, amount={"unit": f"iso4217/{unit}", "value": value})
+    await person.sign_in(tenant.secret)
+    page = (await person.get("/console")).text
+    assert "Volume in USD" in page
+    assert "Volume in EUR" in page
+    totals = page.partition("<h2>Totals</h2>")[2]
+    rows = re.findall(r"<bdi>(.+?)</bdi></td><td.*?>(\d+)</td><td.*?>(.+?)</td>", totals)
+    assert rows == [("USD", "2", "19.50\u00a0USD"), ("EUR", "1", "1,250.00\u00a0EUR")]
 
 
 async def test_a_list_has_every_filter_of_the_api(desk, person):
@@ -380,6 +398,8 @@ async def test_the_operator_sees_everything_on_a_listener_of_its_own(desk, opera
     assert rows is not None
     # of some partner, where nobody is asked for
     assert (await operator.get("/console/payments")).status == 200
+    assert (await operator.get("/console/books?kind=merchant&account=mer")).status == 200
+    assert (await operator.get("/console/books?kind=no")).status == 400
     assert (await operator.get(rows[1].replace("&amp;", "&"))).status == 200
     page = (await operator.get(f"/console/payments/{payment_id}")).text
     assert "a test payment was told to succeed" in page
@@ -388,6 +408,7 @@ async def test_the_operator_sees_everything_on_a_listener_of_its_own(desk, opera
     assert found.place == f"/console/payments/{payment_id}"
     # its cookie opens nothing elsewhere, and its pages are not there
     person.cookie = operator.cookie.replace("florin_operator", "florin_console")
+    person.host = operator.host
     assert (await person.get("/console")).status == 303
     person.cookie = ""
     await person.sign_in(tenant.secret)

@@ -6,13 +6,16 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from florin_server.web.console.session import FRESH_S
 from playwright.async_api import Page, expect
+from yarl import URL
 
 from tests.support.browser import Visitor, violations, visitor
+from tests.support.console import Person
 from tests.support.desk import ORDER, opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
-HOSTILE = "<img src=x onerror=alert(1)>\u202e\"'&{{ 7 * 7 }}"
+HOSTILE = "<img src=x onerror=alert(1)>\"'&{{ 7 * 7 }}"
 _STEPS_MAX = 120
 
 
@@ -29,6 +32,11 @@ async def signed_in(person: Visitor, base: str, secret: str) -> Page:
     await page.get_by_role("button", name="Sign in").click()
     await expect(page.get_by_role("button", name="Sign out")).to_be_visible()
     return page
+
+
+def own(page: Page) -> str:
+    """The address of the console for who signed in on a page."""
+    return str(URL(page.url).origin())
 
 
 async def reach(page: Page, name: str) -> None:
@@ -76,8 +84,12 @@ async def test_from_the_sign_in_to_a_refund_by_keyboard_alone(desk, browser):
         await expect(page.get_by_role("button", name="Simulate")).to_be_visible()
         await reach(page, "Simulate")
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("button", name="Refund")).to_be_visible()
-        await reach(page, "Refund 12.50")
+        await expect(page.get_by_text("or a part")).to_be_visible()
+        await reach(page, "Refund 12.5")
+        await page.keyboard.press("Enter")
+        await reach(page, "Money leaves the treasury")
+        await page.keyboard.press("Space")
+        await reach(page, "Refund this amount")
         await page.keyboard.press("Enter")
         await expect(page.get_by_text("the refund was asked for")).to_be_visible()
         await reach(page, "Sign out")
@@ -92,7 +104,9 @@ async def test_a_refund_needs_no_script(desk, browser):
         page = await signed_in(person, desk.rest.base, tenant.secret)
         await page.get_by_role("link", name="Payments", exact=True).click()
         await page.locator("tbody a").first.click()
-        await page.get_by_role("button", name="Refund").click()
+        await page.get_by_text("or a part").click()
+        await page.get_by_role("checkbox").check()
+        await page.get_by_role("button", name="Refund this amount").click()
         await expect(page.get_by_text("the refund was asked for")).to_be_visible()
 
 
@@ -108,7 +122,13 @@ async def pages(desk, browser) -> list[tuple[str, str]]:
     own = ("/console", "/console/payments?status=succeeded", "/console/payments/new")
     more = ("/console/merchants", merchant, f"{merchant}/payments/{payment_id}", f"{merchant}x")
     theirs = ("/console", f"/console/payments?partner={tenant.partner.id}", "/console/payouts")
-    others = ("/console/held", "/console/books?check=1", "/console/accounts", "/console/webhooks")
+    others = (
+        "/console/held",
+        "/console/quarantine?all=1",
+        "/console/books?check=1",
+        "/console/accounts",
+        "/console/webhooks",
+    )
     return [
         *(
             (tenant.secret, desk.rest.base + path)
@@ -128,10 +148,13 @@ async def test_everybody_can_use_every_page(desk, browser, theme):
     ) as person:
         page = await person.open(f"{desk.rest.base}/console/login")
         assert await violations(page) == []
-        await signed_in(person, desk.rest.base, found[0][0])
-        await signed_in(person, operators(desk), token)
+        at = {
+            base: own(await signed_in(person, base, secret))
+            for base, secret in ((desk.rest.base, found[0][0]), (operators(desk), token))
+        }
         for _, address in found:
-            await page.goto(address)
+            url = URL(address, encoded=True)
+            await page.goto(at[str(url.origin())] + url.raw_path_qs)
             assert await violations(page) == [], address
             width = await page.evaluate("document.documentElement.scrollWidth")
             assert width <= 320, address
@@ -146,7 +169,7 @@ async def test_an_open_table_follows_its_payments(desk, browser):
     async with visitor(browser) as person:
         page = await signed_in(person, desk.rest.base, tenant.secret)
         await page.clock.install(time=0)
-        await page.goto(f"{desk.rest.base}/console/payments")
+        await page.goto(f"{own(page)}/console/payments")
         row = page.locator(f'tr[data-id="{payment_id}"]')
         await expect(row).to_contain_text("requires action")
         await succeed(desk, tenant, payment_id)
@@ -169,36 +192,109 @@ async def test_an_open_payment_follows_its_state(desk, browser):
     async with visitor(browser) as person:
         page = await signed_in(person, desk.rest.base, tenant.secret)
         path = f"/console/merchants/{tenant.merchant.id}/payments/{payment_id}"
-        await page.goto(desk.rest.base + path)
+        await page.goto(own(page) + path)
         await expect(page.get_by_role("status")).to_have_text("requires action")
         await succeed(desk, tenant, payment_id)
         await expect(page.get_by_role("status")).to_have_text("succeeded")
         await page.get_by_role("link", name="Show what changed").click()
-        await expect(page.get_by_role("button", name="Refund")).to_be_visible()
+        await expect(page.get_by_text("or a part")).to_be_visible()
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 async def test_another_site_neither_frames_it_nor_sends_its_forms(desk, browser, host):
-    """Another name, or another port of the same one, which gets the same cookies."""
+    """Not even one that knows the host name of the session."""
     tenant = await desk.tenant()
     payment_id = await created(desk, tenant)
-    path = f"{desk.rest.base}/console/merchants/{tenant.merchant.id}/payments/{payment_id}"
-    form = f'<form method="post" action="{path}/cancel"><button>Win</button></form>'
-    frame = f'<iframe src="{desk.rest.base}/console" title="x"></iframe>'
+    path = f"/console/merchants/{tenant.merchant.id}/payments/{payment_id}"
+    at = ""
 
     async def trap(_request: web.Request) -> web.Response:
+        # as if it had found out the name
+        form = f'<form method="post" action="{at}{path}/cancel"><button>Win</button></form>'
+        frame = f'<iframe src="{at}/console" title="x"></iframe>'
         return web.Response(text=f"<title>x</title>{form}{frame}", content_type="text/html")
 
     site = web.Application()
     site.router.add_get("/", trap)
     async with TestServer(site) as other, visitor(browser) as person:
         page = await signed_in(person, desk.rest.base, tenant.secret)
+        at = own(page)
         await page.goto(f"http://{host}:{other.port}/")
         framed = page.frames[1]
         await expect(framed.get_by_role("heading", name="Overview")).not_to_be_attached()
         async with page.expect_navigation():
             await page.get_by_role("button", name="Win").click()
         # without the cookie it is nobody's, with it it is another site's
-        await page.goto(path)
+        await page.goto(at + path)
         await expect(page.get_by_role("status")).to_have_text("requires action")
+        person.complaints.clear()
+
+
+@pytest.mark.parametrize("whose", ["merchant", "operator"])
+async def test_programs_on_other_ports_of_this_machine_get_no_session(desk, browser, whose):
+    tenant = await desk.tenant()
+    token = desk.service.secrets.operator_token
+    base, secret = {
+        "merchant": (desk.rest.base, tenant.secret),
+        "operator": (operators(desk), token),
+    }[whose]
+    heard: dict[str, str] = {}
+
+    async def listen(request: web.Request) -> web.Response:
+        heard[request.host] = request.headers.get("Cookie", "")
+        return web.Response(text="<title>x</title>", content_type="text/html")
+
+    site = web.Application()
+    site.router.add_get("/", listen)
+    async with TestServer(site) as other, visitor(browser) as person:
+        page = await signed_in(person, base, secret)
+        name = URL(page.url).host
+        names = ("127.0.0.1", "localhost", "console.localhost", f"{'0' * 32}.console.localhost")
+        for host in names:
+            tab = await person.tab()
+            await tab.goto(f"http://{host}:{other.port}/")
+            # likewise as a part of a page of the console's own host would ask for it
+            await page.evaluate("url => fetch(url).catch(() => 0)", f"http://{host}:{other.port}/")
+        assert heard == {f"{host}:{other.port}": "" for host in names}
+        # the browser has it, and gives it to nobody but this name
+        cookies = [one for one in await person.context.cookies() if one["value"]]
+        assert [one["domain"] for one in cookies] == [name]
+        person.complaints.clear()
+
+
+async def test_a_page_elsewhere_puts_nobody_into_a_session_of_its_own(desk, browser, bare):
+    tenant = await desk.tenant()
+    thief = Person(bare, desk.rest.base)
+    lure = (await thief.entered(tenant.secret)).url
+
+    async def lead(_request: web.Request) -> web.Response:
+        text = f'<title>x</title><a href="{lure.replace("&", "&amp;")}">Win</a>'
+        return web.Response(text=text, content_type="text/html")
+
+    site = web.Application()
+    site.router.add_get("/", lead)
+    async with TestServer(site) as other, visitor(browser) as person:
+        page = await person.open(f"http://127.0.0.1:{other.port}/")
+        await page.get_by_role("link", name="Win").click()
+        await expect(page.get_by_label("Sign in with")).to_be_visible()
+        assert await person.context.cookies() == []
+        # it was not used up either
+        assert (
+            await thief.ask("GET", URL(lure).raw_path_qs, {"Host": URL(lure).authority})
+        ).status == 303
+        person.complaints.clear()
+
+
+async def test_who_signed_in_long_ago_shows_the_key_again_and_goes_on(desk, browser):
+    tenant = await desk.tenant()
+    async with visitor(browser, java_script_enabled=False) as person:
+        page = await signed_in(person, desk.rest.base, tenant.secret)
+        await page.goto(f"{own(page)}/console/webhooks")
+        desk.clock.advance(FRESH_S)
+        await page.get_by_label("Address").fill("https://shop.example/again")
+        await page.get_by_role("button", name="Create").click()
+        await expect(page.get_by_text("what you entered is kept")).to_be_visible()
+        await page.get_by_label("Sign in again").fill(tenant.secret)
+        await page.get_by_role("button", name="Sign in and go on").click()
+        await expect(page.get_by_text("https://shop.example/again")).to_be_visible()
         person.complaints.clear()

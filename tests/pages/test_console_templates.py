@@ -14,6 +14,7 @@ from florin.v1 import (
     partner_pb2,
     payment_pb2,
     payout_pb2,
+    quarantine_pb2,
     system_pb2,
     trace_pb2,
     webhook_admin_pb2,
@@ -21,9 +22,10 @@ from florin.v1 import (
 )
 from florin_server.clock import TestClock
 from florin_server.web import render
-from florin_server.web.console.charts import HEIGHT, WIDTH, charts
+from florin_server.web.console.charts import HEIGHT, WIDTH, charts, totals
 from florin_server.web.console.fields import grouped
 from florin_server.web.console.listing import Asked, table
+from florin_server.web.console.operator.books import AccountList, BalanceLine
 from florin_server.web.console.view import Show
 from florin_server.web.language import words
 from google.protobuf.descriptor import FieldDescriptor as Field
@@ -72,7 +74,8 @@ def merchants(word: str) -> dict[str, dict]:
     return {
         "payments": {"found": listed, "merchants": own.merchants, "partners": (), **_lists(word)},
         "merchant/overview": {
-            "charts": charts(listed.data, NOW_US, 7),
+            "charts": charts(listed.data, {}, NOW_US, 7),
+            "totals": totals(listed.data, NOW_US, 7),
             "count": 2,
             "all_shown": True,
             "days": 7,
@@ -84,7 +87,7 @@ def merchants(word: str) -> dict[str, dict]:
             "payment": payment,
             "events": filled(payment_pb2.ListPaymentEventsResponse(), word).events,
             "outcomes": {"succeeded": 1},
-            "can_refund": True,
+            "rest": payment.refunded,
             "can_cancel": True,
             "can_simulate": True,
             "path": "/x",
@@ -124,7 +127,7 @@ def _webhooks(word: str) -> dict[str, dict]:
         "merchant/webhook": {
             "endpoint": endpoint,
             "attempts": attempts,
-            "types": (word,),
+            "received": (word,),
             "path": "/x",
         },
         "merchant/webhook_secret": {"endpoint": endpoint, "secret": word, "path": "/x"},
@@ -177,8 +180,14 @@ def operators(word: str) -> dict[str, dict]:
             "held": filled(held_pb2.ListHeldPaymentsResponse(), word).held_payments,
             "everything": False,
         },
+        "operator/quarantine": {
+            "items": filled(quarantine_pb2.ListQuarantinedItemsResponse(), word).items,
+            "everything": True,
+        },
         "operator/books": {
-            "balances": balances,
+            "lines": [BalanceLine(word, word, word), BalanceLine(word, word, word, 2, word)],
+            "listed": AccountList(word, word, word, 1, [BalanceLine(word, word, word)], word, word),
+            "kinds": (word,),
             "checked": filled(ledger_pb2.CheckLedgerResponse(), word),
         },
         "operator/accounts": {

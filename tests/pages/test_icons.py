@@ -106,7 +106,7 @@ async def test_a_picture_is_fetched_once_and_shown_from_our_host(desk, host):
     assert not {"referer", "cookie", "origin"} & came.headers.keys()
     # other processes on the store find it too
     other = Icons(desk.service.app.store, desk.clock)
-    assert await other.address(tenant.merchant.icon_url) == icon
+    assert await other.address(tenant.merchant.icon_url, tenant.merchant.partner_id) == icon
     assert await other.picture(icon.removeprefix("/icons/")[:-4]) is not None
     # a day later it is asked for again, and shown meanwhile; one that is gone stays
     host.say = answers(404)

@@ -61,7 +61,7 @@ async def test_a_link_with_the_id_in_its_query_leads_to_the_same_page(desk):
         assert page.status == 200
         answer = await desk.ask("GET", path.partition("#")[0])
         assert (answer.status, answer.text) == (200, page.text), path
-        assert headers_of(answer)["referrer-policy"] == "no-referrer"
+        assert headers_of(answer)["referrer-policy"] == "same-origin"
         head = await desk.ask("HEAD", path.partition("#")[0])
         assert (head.status, head.text) == (200, "")
 
@@ -163,6 +163,8 @@ async def test_every_change_is_told_until_the_last(desk):
     async with desk.session.get(url) as stream:
         assert stream.status == 200
         assert stream.headers["Content-Type"] == "text/event-stream"
+        assert stream.headers["Cache-Control"] == "no-store, no-transform"
+        assert stream.headers["X-Accel-Buffering"] == "no"
         await held(desk.service, 1)
         await desk.rest.cancel(payment_id)
         events = told(await asyncio.wait_for(stream.read(), 20))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from decimal import Decimal
@@ -11,6 +12,7 @@ import pytest
 from florin_server.domain.capture.buyer_data import Fault
 from florin_server.domain.errors import Code
 from florin_server.domain.payments.payment import Status
+from florin_server.domain.text import escape_unsafe, has_unsafe
 from florin_server.flows.payments.checkout import Transaction
 from florin_server.flows.payments.panel import Panel
 from florin_server.web import render
@@ -60,7 +62,7 @@ def checkout(word: str, status: Status) -> Checkout:
         paid=Paid(Decimal("12.5"), word, word),
         transaction=Transaction(word, f"https://explorer.example/{word}"),
         panel=Panel([(word, word)], ["failed"], (60,)),
-        refused=word,
+        refused="panel.refused",
     )
 
 
@@ -82,6 +84,27 @@ def test_every_value_is_text_and_nothing_else(name):
     assert hostile.tags == usual.tags
     # and nothing was lost
     assert hostile.times(HOSTILE) == usual.times("Zephyr") > 0
+
+
+STEERING = "a\x9b\u202e\u2066\u0000b"
+
+
+@pytest.mark.parametrize("name", pages("x"))
+def test_no_page_holds_a_character_that_steers(name):
+    page = pages(STEERING)[name].decode()
+    assert not has_unsafe(page.replace("\n", ""))
+    seen, shown = Seen(page.encode()), escape_unsafe(STEERING)
+    in_json = json.dumps(shown)[1:-1]
+    usual = Seen(pages("Zephyr")[name]).times("Zephyr")
+    assert seen.times(shown) + seen.times(in_json) == usual
+
+
+def test_json_for_scripts_is_cleaned_in_names_and_texts():
+    value = {STEERING: [STEERING, {"a": STEERING}]}
+    shown = escape_unsafe(STEERING)
+    template = render._TEMPLATES.from_string("{{ value|tojson }}")  # noqa: SLF001
+    for script in (render.Script.of(value), template.render(value=value)):
+        assert json.loads(script) == {shown: [shown, {"a": shown}]}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.async_api import Page
+from yarl import URL
 
 from tests.screenshots.picture import DESKTOP, Picture, Reach
 from tests.support.books import SETTINGS
@@ -81,27 +82,30 @@ async def _blocked(desk: Desk, shop: Shop) -> None:
     await until(lambda: desk.select("SELECT count(*) FROM held_money")[0][0])
 
 
-async def _sign_in(page: Page, base: str, secret: str) -> None:
+async def _sign_in(page: Page, base: str, secret: str) -> str:
+    """The address of the console for who signed in there."""
     await page.goto(f"{base}/console")
     await page.get_by_label("Sign in with").fill(secret)
     await page.get_by_role("button", name="Sign in").click()
     await page.get_by_role("button", name="Sign out").wait_for()
+    return str(URL(page.url).origin())
 
 
 def _merchants(path: str) -> Reach:
     async def reach(office: Office, page: Page) -> None:
         base, tenant = office.desk.rest.base, office.tenant
-        await _sign_in(page, base, tenant.secret)
-        await page.goto(base + path.format(merchant=tenant.merchant.id, paid=office.paid))
+        own = await _sign_in(page, base, tenant.secret)
+        await page.goto(own + path.format(merchant=tenant.merchant.id, paid=office.paid))
 
     return reach
 
 
 def _operators(path: str) -> Reach:
     async def reach(office: Office, page: Page) -> None:
-        await _sign_in(page, office.operators, office.desk.service.secrets.operator_token)
+        token = office.desk.service.secrets.operator_token
+        own = await _sign_in(page, office.operators, token)
         partner = office.tenant.partner.id
-        await page.goto(office.operators + path.format(partner=partner, paid=office.paid))
+        await page.goto(own + path.format(partner=partner, paid=office.paid))
 
     return reach
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
@@ -43,7 +44,9 @@ class Api(Protocol):
     async def detail(self, payment_id: str) -> Json: ...
     async def merchant_status(self, payment_id: str) -> Json: ...
     async def merchant_cancel(self, payment_id: str) -> Json: ...
-    async def refund(self, payment_id: str, key: str | None = None) -> Json: ...
+    async def refund(
+        self, payment_id: str, key: str | None = None, amount: Any = None, reason: Any = None
+    ) -> Json: ...
     async def simulate(self, payment_id: str, outcome: str, key: str | None = None) -> Json: ...
     async def info(self, payment_id: str) -> Json: ...
     async def options(self, payment_id: str, accounts: list[str]) -> Json: ...
@@ -101,8 +104,11 @@ class RestApi:
     async def merchant_cancel(self, payment_id: str) -> Json:
         return await self.call("POST", f"/v1/payments/{payment_id}/cancel", self.merchant)
 
-    async def refund(self, payment_id: str, key: str | None = None) -> Json:
-        body = {"paymentId": payment_id}
+    async def refund(
+        self, payment_id: str, key: str | None = None, amount: Any = None, reason: Any = None
+    ) -> Json:
+        body = {"paymentId": payment_id, "amount": amount, "reason": reason}
+        body = {name: value for name, value in body.items() if value is not None}
         return await self.call("POST", "/v1/refunds", self._keyed(key), body)
 
     async def simulate(self, payment_id: str, outcome: str, key: str | None = None) -> Json:
@@ -196,8 +202,12 @@ class GrpcApi:
         request = payment_pb2.CancelPaymentRequest(payment_id=payment_id)
         return await self.ask(self._merchant.CancelPayment, request, self.merchant)
 
-    async def refund(self, payment_id: str, key: str | None = None) -> Json:
-        request = refund_pb2.CreateRefundRequest(payment_id=payment_id)
+    async def refund(
+        self, payment_id: str, key: str | None = None, amount: Any = None, reason: Any = None
+    ) -> Json:
+        request = refund_pb2.CreateRefundRequest(payment_id=payment_id, reason=reason)
+        if amount is not None:
+            request.amount.CopyFrom(refund_pb2.RefundAmount(**amount))
         return await self.ask(self._merchant.CreateRefund, request, self._keyed(key))
 
     async def simulate(self, payment_id: str, outcome: str, key: str | None = None) -> Json:
@@ -263,6 +273,12 @@ class GrpcApi:
             call.cancel()
 
 
+def _json_path(path: str) -> str:
+    """Return a path of fields in the names that REST has for them."""
+    names = (re.sub(r"_([a-z0-9])", lambda found: found[1].upper(), one) for one in path.split("."))
+    return ".".join(names).replace("outputJson", "data")
+
+
 def refused(error: grpc.aio.AioRpcError) -> Refused:
     """The REST body that the same error has."""
     status = rpc_status.from_call(error)
@@ -279,6 +295,7 @@ def refused(error: grpc.aio.AioRpcError) -> Refused:
             body["details"] = facts
         elif detail.Unpack(bad):
             body["issues"] = [
-                {"field": v.field, "message": v.description} for v in bad.field_violations
+                {"field": _json_path(v.field), "message": v.description}
+                for v in bad.field_violations
             ]
     return Refused(http, body)

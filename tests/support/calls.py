@@ -286,9 +286,15 @@ class Call:
     async def _grpc(
         self, channel: grpc.aio.Channel, request: Request, headers: Mapping[str, str]
     ) -> Any:
+        return await self.send(channel, self.message(request), headers)
+
+    async def send(
+        self, channel: grpc.aio.Channel, message: Message, headers: Mapping[str, str]
+    ) -> tuple[int, str]:
+        """Send a message over gRPC; HTTP status and code of a refusal, or PASS."""
         metadata = grpc_metadata(headers)
         name = f"/{self.method.containing_service.full_name}/{self.method.name}"
-        kinds = (self.message(request).SerializeToString, _any_bytes)
+        kinds = (message.SerializeToString, _any_bytes)
         try:
             if self.method.server_streaming:
                 stream: Any = channel.unary_stream(name, lambda _: kinds[0](), _any_bytes)

@@ -21,12 +21,17 @@ from florin_server.boot.service import Service
 from florin_server.clock import Clock, SystemClock, TestClock
 from florin_server.config import EmbeddedChain, Settings
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
+from florin_server.devnet.evm.block_rules import BlockRules
+from florin_server.devnet.evm.schedule import GasSchedule
+from florin_server.devnet.evm.token_fees import TokenFees
 from florin_server.devnet.genesis import DEVNET, FAUCET_WEI, artifact
 from florin_server.rails.evm.sending.transactions import Signer
 
 from tests.support import anvil
 from tests.support.anvil_node import AnvilNode, by_faucet
 from tests.support.chain import Chain
+from tests.support.chainlab.profiles import EvmProfile, GasPrices
+from tests.support.chainlab.selection import selected_evm
 
 TREASURY = Signer(b"\x7e" * 32)
 GENESIS_S = 1_700_000_000  # before any clock of the tests
@@ -48,12 +53,32 @@ class EvmChains(Protocol):
     def asked(self, session: aiohttp.ClientSession, env: dict[str, str]) -> Chain:
         """The chain of a service, for tests."""
 
+    @property
+    def profile(self) -> EvmProfile | None:
+        """What chain a fresh one without a service is like; None for one without a pace."""
+
     async def node(self, clock: TestClock) -> EvmDevChain | AnvilNode:
         """A fresh chain without a service, which answers what the embedded one would."""
 
 
 class OwnChain:
-    """The embedded chain, which a service starts by itself."""
+    """The embedded chain, which a service starts by itself.
+
+    Without a service it is at the prices of `gas`, which are paid in the token of `fees`, and has
+    the rules of the profile.
+    """
+
+    def __init__(
+        self,
+        gas: GasSchedule | None = None,
+        fees: TokenFees | None = None,
+        profile: EvmProfile | None = None,
+    ) -> None:
+        self.fees = fees
+        self.profile = profile or selected_evm()
+        prices = self.profile.gas if self.profile else GasPrices()
+        self._gas = gas or prices.schedule()
+        self._rules = self.profile.rules if self.profile else BlockRules()
 
     def clock(self, start_us: int) -> TestClock:
         return TestClock(start_us)
@@ -68,11 +93,16 @@ class OwnChain:
         return Chain(session, *_place(env))
 
     async def node(self, clock: TestClock) -> EvmDevChain:
-        return await EvmDevChain.open(None, EvmDevSettings(clock=clock, seed=1))
+        chosen = EvmDevSettings(
+            clock=clock, seed=1, gas=self._gas, fees=self.fees, rules=self._rules
+        )
+        return await EvmDevChain.open(None, chosen)
 
 
 class OnAnvil:
     """A running anvil; each service begins at the chain's first blocks."""
+
+    profile = None
 
     def __init__(self, running: anvil.Anvil) -> None:
         self._anvil = running

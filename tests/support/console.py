@@ -6,12 +6,13 @@ import re
 from dataclasses import dataclass, field
 from html import unescape
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 from yarl import URL
 
 HOSTILE = """</script><script>alert(1)</script>"'&<b onclick='x'>{{ 7 * 7 }}"""
+ENTRY = "console.localhost"
 OWN = {"Sec-Fetch-Site": "same-origin"}
 _HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')
 _FORM = re.compile(r'<form method="post" action="([^"]+)".*?</form>', re.DOTALL)
@@ -27,24 +28,37 @@ class Seen:
 
     @property
     def place(self) -> str:
-        """Where it leads to."""
+        """Where it leads to, in the console."""
+        parts = urlsplit(self.url)
+        inside = (parts.hostname or "").endswith(ENTRY)
+        return f"{parts.path}?{parts.query}".rstrip("?") if inside else self.url
+
+    @property
+    def url(self) -> str:
+        """The same as it was told."""
         return str(self.headers.get("Location", ""))
 
 
 @dataclass
 class Person:
-    """A visitor of the console at `base`; `cookie` is the session's, as it came."""
+    """A visitor of the console at `base`; `cookie` is the session's, as it came.
+
+    `host` is the name that it is at, as nothing but browsers finds names below `localhost`.
+    """
 
     session: aiohttp.ClientSession
     base: str
     cookie: str = ""
+    host: str = ENTRY
     given: list[str] = field(default_factory=list)
 
     async def ask(
         self, method: str, path: str, headers: dict[str, str] | None = None, data: Any = None
     ) -> Seen:
         """One request; redirects are not followed."""
-        sent = {**({"Cookie": self.cookie} if self.cookie else {}), **(headers or {})}
+        at = f"{self.host}:{urlsplit(self.base).port}"
+        kept = {"Cookie": self.cookie} if self.cookie else {}
+        sent = {"Host": at, **kept, **(headers or {})}
         url = URL(self.base + path, encoded=True)
         async with self.session.request(
             method, url, headers=sent, data=data, allow_redirects=False
@@ -58,7 +72,20 @@ class Person:
         return await self.ask("GET", path)
 
     async def sign_in(self, secret: str, back: str = "/console") -> Seen:
+        """Signs in, and goes where that leads."""
+        told = await self.entered(secret, back)
+        return await self.follow(told) if told.status == 303 else told
+
+    async def entered(self, secret: str, back: str = "/console") -> Seen:
+        """Sends the form of the sign-in, and goes nowhere."""
+        self.host = ENTRY
         return await self.send("/console/login", {"secret": secret, "back": back})
+
+    async def follow(self, told: Seen) -> Seen:
+        """Goes where an answer leads to, at the host that it names."""
+        parts = urlsplit(told.url)
+        self.host = parts.hostname or self.host
+        return await self.ask("GET", told.place, {"Sec-Fetch-Site": "same-site"})
 
     async def send(self, path: str, values: Any, headers: dict[str, str] | None = None) -> Seen:
         """A form of this site."""
@@ -72,8 +99,12 @@ class Person:
 
     async def hidden(self, page: str, action: str) -> dict[str, str]:
         """What the form of a page brings by itself."""
-        text = (await self.get(page)).text
-        for found in _FORM.finditer(text):
+        return self.shown(await self.get(page), action)
+
+    @staticmethod
+    def shown(page: Seen, action: str) -> dict[str, str]:
+        """The same of a page that came."""
+        for found in _FORM.finditer(page.text):
             if unescape(found[1]) == action:
                 return {name: unescape(value) for name, value in _HIDDEN.findall(found[0])}
-        raise AssertionError(f"no form on {page} leads to {action}")
+        raise AssertionError(f"no form leads to {action}")

@@ -115,7 +115,9 @@ class Desk:
 
     def rows(self) -> dict[str, int]:
         """How many rows each table has on disk, but for what workers note now and then."""
-        tables = sorted(METADATA.tables.keys() - {"icon", "installation", "watched_tx"})
+        tables = sorted(
+            METADATA.tables.keys() - {"icon", "installation", "reported_condition", "watched_tx"}
+        )
         counts = ", ".join(f'(SELECT count(*) FROM "{table}")' for table in tables)
         return dict(zip(tables, *self.select(f"SELECT {counts}"), strict=True))
 
@@ -152,14 +154,16 @@ class Desk:
         return final.result()
 
     async def refunded(
-        self, payment_id: str, headers: Mapping[str, str] | None = None
+        self, payment_id: str, headers: Mapping[str, str] | None = None, *, every: bool = False
     ) -> dict[str, Any]:
-        """The refund of a payment once it is over; nothing but its merchant's answers tells."""
+        """The newest refund of a payment once it (with `every`: all of them) is over."""
         path, given = f"/v1/payments/{payment_id}", headers or self.rest.merchant
 
         async def completed() -> dict[str, Any] | None:
-            refund: dict[str, Any] = (await self.rest.call("GET", path, given))["refund"]
-            return refund if "completedAt" in refund else None
+            detail = await self.rest.call("GET", path, given)
+            refund: dict[str, Any] = detail["refund"]
+            awaited = detail["refunds"] if every else [refund]
+            return refund if all("completedAt" in one for one in awaited) else None
 
         done: dict[str, Any] = await until(completed)
         return done

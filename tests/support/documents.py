@@ -32,6 +32,7 @@ DOCUMENTS = (
                 "solana",
                 "sandbox",
                 "real-chains",
+                "chains",
             ),
             *(
                 "merchants",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 from eth_account import Account
@@ -22,11 +23,14 @@ from florin_server.rails.connection.jsonrpc import (
     Transport,
 )
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import EvmAsset, EvmChain
 from florin_server.rails.types import Payable, RailUnavailable, Signed, Split
 
 from tests.support.anvil_node import AnvilNode
+from tests.support.chainlab.profiles import GasPrices
+from tests.support.chainlab.rhythm import Rhythm
 from tests.support.chains import EvmChains, OwnChain
 
 START_S = 1_800_000_000
@@ -198,6 +202,9 @@ class Lab:
     node: Meddler
     rail: EvmRail
     control: JsonRpc
+    rhythm: Rhythm
+    prices: GasPrices
+    charges_token: bool = False
 
     def offer(
         self,
@@ -221,6 +228,11 @@ class Lab:
     ) -> list[Payable]:
         """Who can pay what, as options are made: whoever lacks something is given it."""
         return await funding.payable(self.rail, payers, prices, by_hand)
+
+    @property
+    def key_gas(self) -> int:
+        """What somebody else's settlement gives a payment by a plain key."""
+        return KEY_GAS + self.prices.dearer_slots
 
     async def fund(self, *payers: LocalAccount | str) -> None:
         """Lets the faucet fill accounts."""
@@ -246,15 +258,21 @@ class Lab:
         return transaction
 
     async def mine(self, blocks: int = 1) -> None:
-        """Seals blocks."""
-        for _ in range(blocks):
-            await self.control.call("evm_mine")
+        """Seals blocks; under a profile each stands for so many that three are final."""
+        await self.rhythm.seal(blocks * sum(self.rhythm.parts))
 
-    async def reorg(self, depth: int, *drop: str) -> None:
-        """Replaces the newest blocks; the dropped transactions vanish."""
-        await self.control.call(
-            "florin_fault", {"kind": "reorg", "depth": depth, "drop": list(drop)}
-        )
+    async def reorg(self, depth: int, *drop: str, delay: int = 0) -> None:
+        """Replaces the newest blocks, counted as `mine` does; the dropped transactions vanish.
+
+        All others come again in the first block after `delay` empty ones.
+        """
+        await self.rhythm.replace(depth, list(drop), delay)
+
+    async def depth_of(self, tx_hash: str) -> int:
+        """How many blocks, counted as `mine` does, have to go for a transaction to vanish."""
+        head = int(await self.control.call("eth_blockNumber"), 16)
+        receipt = await self.control.call("eth_getTransactionReceipt", tx_hash)
+        return self.rhythm.steps_of(head - int(receipt["blockNumber"], 16) + 1)
 
     async def pause(self) -> None:
         """Lets transactions wait until blocks are sealed by hand."""
@@ -273,7 +291,7 @@ class Lab:
         transaction = {
             "chainId": DEVNET.chain_id,
             "nonce": int(nonce, 16),
-            "gas": 500_000,
+            "gas": (2_000_000 if self.charges_token else 500_000) + self.prices.dearer_slots,
             "maxFeePerGas": 10**11,
             "maxPriorityFeePerGas": 10**9,
             "value": 0,
@@ -286,6 +304,13 @@ class Lab:
         receipt = await self.control.call("eth_getTransactionReceipt", tx_hash)
         assert receipt["status"] == "0x1"
         return receipt
+
+    async def give_gas(self, address: str, count: int) -> None:
+        """Gives an address so many ether; where fees are charged in a token, that many dollars."""
+        if self.charges_token:
+            await self.send_tokens(address, count * 10**6)
+        else:
+            await self.send(to=address, value=count * ETHER)
 
     async def delegate(self, wallet: LocalAccount, runtime: str) -> None:
         """Gives a wallet's account code (EIP-7702), which answers for it from now on."""
@@ -332,18 +357,31 @@ async def open_lab(
     *,
     evm: EvmChains | None = None,
     treasury: Signer | None = None,
+    timed: bool = False,
     **changes: Any,
 ) -> Lab:
-    """A fresh chain with a relayer that can pay for gas, and a started rail."""
+    """A fresh chain with a relayer that can pay for gas, and a started rail.
+
+    A `timed` rail takes the lab's clock for its own.
+    """
     clock = TestClock(START_S * 1_000_000)
-    chain = await (evm or OwnChain()).node(clock)
+    chains = evm or OwnChain()
+    profile = chains.profile
+    chain = await chains.node(clock)
     local = LocalTransport(chain.handle)
     node = Meddler(transport or local)
     if treasury is not None:
         changes["treasury"] = treasury.address
-    rail = EvmRail(settings(**changes), RELAYER, node, more, treasury)
-    lab = Lab(clock, chain, node, rail, JsonRpc(local))
+    if profile is not None:
+        changes = profile.settings | changes
+    own_clock = timed or profile is not None
+    now = (lambda: clock.steady_us() / 1e6) if own_clock else monotonic
+    rail = EvmRail(settings(**changes), RELAYER, node, more, treasury, now=now)
+    charges_token = isinstance(evm, OwnChain) and evm.fees is not None
+    control = JsonRpc(local)
+    rhythm, prices = Rhythm(clock, control, profile), profile.gas if profile else GasPrices()
+    lab = Lab(clock, chain, node, rail, control, rhythm, prices, charges_token)
     for signer in (RELAYER, *more):
-        await lab.send(to=signer.address, value=100 * ETHER)
+        await lab.give_gas(signer.address, 100)
     await rail.start()
     return lab

@@ -105,7 +105,7 @@ class Shop:
         tx = store_kit.tx(made, hash=tx_hash, created_at_us=at, nonce=self.count)
         claim = chain_txs.claim(tx.item_ids)
         yield from chain_txs.append(tx, self.epoch, LEASE, claim)
-        yield from chain_txs.sent(tx.id, 10 + self.count)
+        yield from chain_txs.sent({tx.id: 10 + self.count})
         received = Received(ASSET, PAYER, value, FEE, SHOP, TREASURY, True, False, False)
         found = replace(
             store_kit.success(made, value),
@@ -124,12 +124,14 @@ class Shop:
 
     @operation
     def refund(self, made: Payment, value: int) -> Op[str]:
-        """Asks for the refund of a payment that succeeded."""
-        new = f"rfnd_{self.count:017}"
+        """Asks for a refund of a payment that succeeded."""
+        existing = yield from refunds.list_refunds(made.id)
+        new = f"rfnd_{self.count:016}{len(existing)}"
         at = self.at_us + 9_000_000
         unit = f"caip19/{ASSET}"
         asked = Refund(new, made.id, unit, value, PAYER, RefundStatus.PENDING, None, at)
-        yield from refunds.create(asked)
+        version, ordinal = (yield from refunds.next_version(made.id)), len(existing) + 1
+        yield from refunds.create(replace(asked, version=version, ordinal=ordinal))
         kind = PayoutKind.REFUND
         one = Payout(new, kind, made.merchant_id, made.id, False, CHAIN, ASSET, value, PAYER, at)
         yield from payouts.add(one)

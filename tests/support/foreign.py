@@ -13,9 +13,11 @@ from typing import Any, Protocol
 import rlp
 from eth_utils import keccak
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
+from florin_server.devnet.evm.token_fees import TokenFees
 from florin_server.devnet.genesis import FAUCET_WEI, artifact
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
-from florin_server.rails.evm.setup.deployment import DEPLOYER, DEPLOYER_CODE
+from florin_server.rails.evm.known_contracts import DEPLOYER
+from florin_server.rails.evm.setup.deployment import DEPLOYER_CODE
 
 from tests.support import anvil
 from tests.support.anvil_node import by_faucet
@@ -82,15 +84,26 @@ class OnAnvil:
 
 @asynccontextmanager
 async def embedded(
-    chain_id: int, code: Mapping[str, bytes] | None = None, *, deployer: bool = True
+    chain_id: int,
+    code: Mapping[str, bytes] | None = None,
+    *,
+    deployer: bool = True,
+    block_interval_s: float = 0,
+    fees: TokenFees | None = None,
 ) -> AsyncIterator[Embedded]:
-    """The embedded chain with another chain id, served to whoever asks."""
+    """The embedded chain with another chain id, served to whoever asks; `fees` as on Tempo."""
     there = {DEPLOYER: DEPLOYER_CODE} if deployer else {}
     chain = await EvmDevChain.open(
-        None, EvmDevSettings(chain_id=chain_id, code={**there, **(code or {})})
+        None,
+        EvmDevSettings(
+            chain_id=chain_id,
+            code={**there, **(code or {})},
+            block_interval_s=block_interval_s,
+            fees=fees,
+        ),
     )
     try:
-        yield Embedded(chain, await chain.serve_http("127.0.0.1", 0))
+        yield Embedded(chain, await chain.serve_http())
     finally:
         await chain.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -17,14 +18,16 @@ from florin_server.flows.limits import gas_budgets
 from florin_server.flows.payments.confirm import confirm
 from florin_server.flows.payments.create import NewPayment, create
 from florin_server.flows.payments.options import options
+from florin_server.rails.evm.rail import EvmRail
 from florin_server.store.settlement import gas
 from florin_server.store.settlement.gas import Usage
 
-from tests.support.evm_lab import account_of, buyer, signed
+from tests.support.evm_lab import RELAYER, account_of, asset, buyer, settings, signed
 from tests.support.hostile import (
     SWITCHED,
 )
 from tests.support.settler_lab import BUYER, CHAIN, SHOP, Works
+from tests.support.smart import UNIVERSAL, Smart
 
 EVIL, OTHER, HONEST = buyer(66), buyer(67), buyer(68)
 TTL_S = 7200
@@ -64,6 +67,25 @@ async def offered(shop: Works, account: str, caller: Caller = BUYER) -> Any:
     return made, option
 
 
+async def creating(shop: Works) -> str:
+    """Lets accounts be created, also by a factory that creates whatever it is told to."""
+    universal = await shop.lab.deploy(UNIVERSAL)
+    factories = (DEVNET.wallet_factory, universal)
+    chosen = settings(opener=DEVNET.opener, factories=factories, assets=(asset(),))
+    shop.lab.rail = EvmRail(chosen, RELAYER, shop.lab.node)
+    await shop.lab.rail.start()
+    await shop.restart()
+    return universal
+
+
+async def unborn(shop: Works, account: Smart, caller: Caller = BUYER) -> Payment:
+    """A payment of an account that does not exist yet, confirmed with how to create it."""
+    made, option = await offered(shop, account_of(account.address), caller)
+    document = json.loads(json.loads(option.actions[-1].params_json)[1])
+    output = json.dumps(account.wrap(document))
+    return await confirm(shop.app, caller, made.id, option.id, [[output]])
+
+
 async def refusal(awaited: Any) -> FlorinError:
     with pytest.raises(FlorinError) as caught:
         await awaited
@@ -76,7 +98,7 @@ async def push(shop: Works, to: str, value: int = 0, data: bytes = b"") -> None:
     fields = {
         "chainId": DEVNET.chain_id,
         "nonce": int(nonce, 16),
-        "gas": 500_000,
+        "gas": 1_500_000,
         "maxFeePerGas": 10**12,
         "maxPriorityFeePerGas": 10**11,
         "to": bytes.fromhex(to[2:]),

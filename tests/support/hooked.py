@@ -65,9 +65,13 @@ async def opened_shop(store: Store) -> Store:
 
 
 async def claim(
-    store: Store, now_us: int = NOW_US, busy: Collection[str] = (), limit: int = 100
+    store: Store,
+    now_us: int = NOW_US,
+    busy: Collection[str] = (),
+    limit: int = 100,
+    crowded: Collection[str] = (),
 ) -> list[Claimed]:
-    return await store.write(deliveries.claim(now_us, LEASE_US, busy, limit))
+    return await store.write(deliveries.claim(now_us, LEASE_US, busy, limit, crowded))
 
 
 def attempt(one: Claimed, status: int = 200, at_us: int = NOW_US) -> Attempt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ _EVM = """
 const listeners = [];
 const request = async (asked) => {
   const told = JSON.parse(await window.askedOfPurse(JSON.stringify(asked)));
-  if (told.error) throw Object.assign(new Error(told.error.message), {code: told.error.code});
+  if (told.error) throw Object.assign(new Error(told.error.message), told.error);
   return told.result;
 };
 window.purseChanged = () => listeners.forEach((one) => one());
@@ -67,9 +67,22 @@ class Purse:
     name: str = NAME
     icon: str = _ICON
     asked: list[str] = field(default_factory=list)
-    refuses: dict[str, tuple[int, str]] = field(default_factory=dict)
+    refuses: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    # how it writes the chain's id
+    chain_form: Callable[[int], Any] = hex
+    # the chains that it knows; None: all
+    knows: set[int] | None = None
+    # how it says that it does not know one
+    unknown: tuple[Any, ...] = (4902, "Unrecognized chain")
+    # how often it still names the chain before after a switch
+    lag: int = 0
+    added: list[dict[str, Any]] = field(default_factory=list)
     # who signs in place of the account that it shows
     signer: Wallet | None = None
+    _before: int | None = None
+
+    def _knows(self, asked: dict[str, str]) -> bool:
+        return self.knows is None or int(asked["chainId"], 16) in self.knows
 
     async def put_into(self, page: Page) -> None:
         """Has the page find it, from the next load on."""
@@ -82,17 +95,25 @@ class Purse:
         method, params = asked["method"], asked.get("params", [])
         self.asked.append(method)
         if method in self.refuses:
-            code, message = self.refuses[method]
-            return json.dumps({"error": {"code": code, "message": message}})
+            return _error(*self.refuses[method])
+        if method == "wallet_switchEthereumChain" and not self._knows(params[0]):
+            return _error(*self.unknown)
         return json.dumps({"result": await self._answer(method, params)})
 
     async def _answer(self, method: str, params: list[Any]) -> Any:
         if method in {"eth_requestAccounts", "eth_accounts"}:
             return [self.wallet.address]
         if method == "eth_chainId":
-            return hex(self.number)
+            if self._before is not None and self.lag > 0:
+                self.lag -= 1
+                return self.chain_form(self._before)
+            return self.chain_form(self.number)
         if method == "wallet_switchEthereumChain":
-            self.number = int(params[0]["chainId"], 16)
+            self._before, self.number = self.number, int(params[0]["chainId"], 16)
+            return None
+        if method == "wallet_addEthereumChain":
+            self.added.append(params[0])
+            (self.knows or set()).add(int(params[0]["chainId"], 16))
             return None
         if method == "eth_signTypedData_v4":
             return (self.signer or self.wallet).sign(json.loads(params[1]))
@@ -105,6 +126,10 @@ class Purse:
         gas = int(await self.chain.ask("eth_estimateGas", call), 16)
         sent = await self.wallet.transact(self.chain, gas=gas, **fields_of(call))
         return str(sent["transactionHash"])
+
+
+def _error(code: Any, message: str, data: Any = None) -> str:
+    return json.dumps({"error": {"code": code, "message": message, "data": data}})
 
 
 @dataclass
@@ -142,10 +167,14 @@ def coded(account: Smart) -> Coded:
 
 @dataclass
 class SolanaPurse:
-    """A Solana wallet; `refuses` is what it says instead of a signed transaction."""
+    """A Solana wallet; `refuses` is what it says instead of a signed transaction.
+
+    `delay` is what happens before it answers.
+    """
 
     wallet: SolanaWallet = field(default_factory=SolanaWallet)
     refuses: str = ""
+    delay: Callable[[], Awaitable[Any]] | None = None
 
     async def put_into(self, page: Page) -> None:
         """Has the page find it, from the next load on."""
@@ -153,8 +182,10 @@ class SolanaPurse:
         told = json.dumps({"name": NAME, "icon": _ICON})
         await page.add_init_script(_SOLANA % (json.dumps(self.wallet.address), told))
 
-    def _asked(self, text: str) -> str:
+    async def _asked(self, text: str) -> str:
         if self.refuses:
             return json.dumps({"error": self.refuses})
+        if self.delay is not None:
+            await self.delay()
         asked = VersionedTransaction.from_bytes(base64.b64decode(text))
         return json.dumps({"result": self.wallet.sign(asked)})

@@ -23,10 +23,11 @@ def own_chain(*urls: str, **more: Any) -> EvmChain:
         domain_version=token.version,
     )
     known = {
+        "chain_id": CHAIN_ID,
         "name": "Own",
         "poll_ms": 20,
         "settler": DEVNET.settler,
         "treasury": "0x" + "fe" * 20,
         "assets": (dollar,),
     }
-    return EvmChain(chain_id=CHAIN_ID, rpc_url=list(urls), **known | more)
+    return EvmChain(rpc_url=list(urls), **known | more)

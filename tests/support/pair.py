@@ -68,6 +68,8 @@ async def paired(
                 relayer = Signer(desk.service.secrets.relayer_key).address
                 purse = {"accounts": [relayer], "nativeWei": hex(10**20), "tokenUnits": "0x0"}
                 await control.call("florin_faucet", purse)
+                # it looked before there was coin
+                desk.clock.advance(31)
                 for name in ("secrets.json", "demo.env"):
                     shutil.copy(first / name, second / name)
                 chosen = settings(second, **more).model_copy(

@@ -13,10 +13,12 @@ from typing import Any
 
 from florin_server.boot.app import app_of, core_of
 from florin_server.config import Settings
+from florin_server.domain.conditions import ConditionName
 from florin_server.domain.payments.payment import Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ChainTx, Posting
 from florin_server.flows.app import App, Core
+from florin_server.flows.operator import executors
 from florin_server.rails.evm.sending.payouts import TRANSFERRED
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.store.engine.opening import open_store
@@ -28,7 +30,8 @@ from florin_server.store.settlement import chain_txs
 from florin_server.workers.payouts.pay_out import PayoutWorker
 
 from tests.support import postgres
-from tests.support.evm_lab import CHAIN, ETHER, TOKEN, Lab, account_of, open_lab
+from tests.support.chains import EvmChains
+from tests.support.evm_lab import CHAIN, TOKEN, Lab, account_of, open_lab
 from tests.support.turns import turned
 
 TREASURY_KEY = b"\x74" * 32
@@ -103,6 +106,18 @@ class Office:
         await self.stop()
         await self.start()
 
+    async def remember(self) -> None:
+        """Keeps a copy of the store, as a standby that lags has it."""
+        await self.stop()
+        postgres.keep(self.folder)
+        await self.start()
+
+    async def forget(self) -> None:
+        """Goes on with the copy: the store lost what came since, and the chain did not."""
+        await self.stop()
+        postgres.put_back(self.folder)
+        await self.start()
+
     async def turn(self, times: int = 1) -> None:
         """Lets the worker go once around."""
         for _ in range(times):
@@ -111,9 +126,9 @@ class Office:
             await turned(self.worker.turned, self.task)
 
     async def mine(self, blocks: int = 1) -> None:
-        """Seals blocks, each seen by the worker."""
-        for _ in range(blocks):
-            await self.lab.mine()
+        """Seals blocks, each seen by the worker; under a profile those of its steps."""
+        for part in blocks * self.lab.rhythm.parts:
+            await self.lab.rhythm.seal(part)
             await self.turn()
 
     # payouts
@@ -134,7 +149,7 @@ class Office:
             "created_at_us": self.lab.clock.now_us(),
         }
         payout = Payout(**{**made, **changes})
-        await self.store.write(_ask(payout))
+        await self.store.write(ask_payout(payout))
         return payout
 
     async def owe(self, value: int, asset: str = TOKEN, merchant: str = SHOP) -> None:
@@ -151,7 +166,7 @@ class Office:
 
     async def refund(self, payout: Payout) -> Refund:
         """The refund that a payout pays."""
-        found = await self.store.read(refunds.refund(payout.payment_id or ""))
+        found = await self.store.read(refunds.find_refund(payout.id))
         assert found is not None
         return found
 
@@ -180,12 +195,23 @@ class Office:
         logs = await self.lab.control.call("eth_getLogs", wanted)
         return [int(log["data"], 16) for log in logs]
 
+    def behind(self) -> str:
+        """Why the store is known to lack something; empty if it is not."""
+        name = ConditionName.STORE_BEHIND
+        (found,) = [one.reason for one in self.worker.health().conditions if one.name is name]
+        return found
+
+    async def resume(self) -> None:
+        """The operator lets the treasury's key send again."""
+        await executors.resume(self.app, self.worker.sender.account)
+
     async def fault(self, **what: object) -> None:
         await self.lab.control.call("florin_fault", what)
 
 
 @operation
-def _ask(payout: Payout):
+def ask_payout(payout: Payout):
+    """Part of a write: asks for a payout, and for the refund that it pays."""
     if payout.kind is PayoutKind.REFUND:
         unit = f"caip19/{payout.asset}"
         asked = Refund(
@@ -198,17 +224,23 @@ def _ask(payout: Payout):
             None,
             payout.created_at_us,
         )
-        assert (yield from refunds.create(asked))
+        yield from refunds.create(asked)
     yield from payouts.add(payout)
 
 
 @contextlib.asynccontextmanager
-async def office(folder: Path, **settings: Any) -> AsyncIterator[Office]:
+async def office(
+    folder: Path,
+    *,
+    evm: EvmChains | None = None,
+    chain: dict[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Office]:
     async with contextlib.AsyncExitStack() as stack:
-        lab = await open_lab(treasury=TREASURY)
+        lab = await open_lab(evm=evm, treasury=TREASURY, **(chain or {}))
         stack.push_async_callback(lab.chain.close)
         stack.push_async_callback(lab.rail.close)
-        await lab.send(to=TREASURY.address, value=ETHER)
+        await lab.give_gas(TREASURY.address, 1)
         await lab.send_tokens(TREASURY.address, FLOAT)
         running = Office(folder, lab, settings)
         await running.start()

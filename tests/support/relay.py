@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
 
@@ -14,12 +15,15 @@ class Relay:
     """Stands before a server; `port` is its own, and stays while the one behind it changes.
 
     `cut` plans one cut: what holds the bytes is not passed on, both ends are closed, and the act
-    is done in between. The server sees the connections come from `source`.
+    is done in between. The server sees the connections come from `source`. While it is `silent` it
+    loses every byte; `refuse` breaks all connections, and new ones until `heal`.
     """
 
-    behind: int
+    behind: int | Path
     source: str = "127.0.0.1"
     _planned: tuple[bytes, Callable[[], None]] | None = None
+    silent: bool = False
+    _refuses: bool = False
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def __aenter__(self) -> Self:
@@ -36,6 +40,16 @@ class Relay:
     def cut(self, at: bytes, act: Callable[[], None]) -> None:
         self._planned = (at, act)
 
+    def refuse(self) -> None:
+        self._refuses = True
+        for task in self._tasks:
+            task.cancel()
+
+    def heal(self) -> None:
+        """Passes everything again, on new connections: the old ones lack what it lost."""
+        self.refuse()
+        self.silent = self._refuses = False
+
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._relay(reader, writer))
         self._tasks.add(task)
@@ -43,9 +57,14 @@ class Relay:
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            there, here = await asyncio.open_connection(
-                "127.0.0.1", self.behind, local_addr=(self.source, 0)
-            )
+            if self._refuses:
+                raise ConnectionRefusedError
+            if isinstance(self.behind, Path):
+                there, here = await asyncio.open_unix_connection(self.behind)
+            else:
+                there, here = await asyncio.open_connection(
+                    "127.0.0.1", self.behind, local_addr=(self.source, 0)
+                )
         except OSError:
             writer.transport.abort()
             return
@@ -68,5 +87,7 @@ class Relay:
                     (_, act), self._planned = self._planned, None
                     act()
                     return
+                if self.silent:
+                    continue
                 writer.write(data)
                 await writer.drain()

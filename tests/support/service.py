@@ -20,7 +20,7 @@ NO_LIMITS = LimitSettings(
     **{
         name: 0
         for name in LimitSettings.model_fields
-        if name.startswith("held_") or name.endswith("_per_minute")
+        if name.startswith("held_") or name.endswith(("_per_minute", "_per_hour"))
     }
 )
 

@@ -86,9 +86,9 @@ class Works:
             await turned(self.settler.turned, self.task)
 
     async def mine(self, blocks: int = 1) -> None:
-        """Seals blocks, each seen by the settler."""
-        for _ in range(blocks):
-            await self.lab.mine()
+        """Seals blocks, each seen by the settler; under a profile those of its steps."""
+        for part in blocks * self.lab.rhythm.parts:
+            await self.lab.rhythm.seal(part)
             await self.turn()
 
     async def mine_until(self, look: Callable[[], Awaitable[bool]]) -> None:
@@ -102,6 +102,10 @@ class Works:
     async def restart(self) -> None:
         """Another process takes over; what was not written down is forgotten."""
         await self.stop()
+        await self.begin()
+
+    async def begin(self) -> None:
+        """Begins what was stopped anew."""
         self.store, self.app, self.settler, self.task = await _start(self.folder, self.lab)
 
     async def stop(self) -> None:
@@ -117,16 +121,21 @@ class Works:
 
     async def accepted(self, wallet: LocalAccount, value: int = 150, ttl_s: int = 900) -> Payment:
         """A payment that its buyer has confirmed."""
-        account = account_of(wallet)
+        payment_id = await self.unpaid(value, ttl_s)
+        (option,) = (await options(self.app, BUYER, payment_id, [account_of(wallet)])).options
+        outputs = [[signed(wallet, option)]]
+        accepted = await confirm(self.app, BUYER, payment_id, option.id, outputs)
+        assert accepted.status == "processing"
+        return accepted
+
+    async def unpaid(self, value: int = 150, ttl_s: int = 900) -> str:
+        """The id of a payment that waits for its buyer."""
         wanted = NewPayment(
             "iso4217/USD", str(value), expires_at=self.lab.clock.now_us() // 1_000_000 + ttl_s
         )
         made = await create(self.app, BUYER, SHOP, wanted, lambda _: b"")
         assert isinstance(made, Payment)
-        (option,) = (await options(self.app, BUYER, made.id, [account])).options
-        accepted = await confirm(self.app, BUYER, made.id, option.id, [[signed(wallet, option)]])
-        assert accepted.status == "processing"
-        return accepted
+        return made.id
 
     async def now(self, payment: Payment) -> Payment:
         """How a payment stands."""

@@ -23,8 +23,8 @@ from solders.transaction import VersionedTransaction
 from tests.support.desk import Desk
 from tests.support.until import until
 
-# each transaction is final at once, whatever the clock says
-AT_ONCE = EmbeddedSolana(slot_s=0, finalized_slots=1)
+# each transaction is final at once, whatever the clock says, and `confirmed` is refused
+AT_ONCE = EmbeddedSolana(slot_s=0, finalized_slots=1, takes_confirmed=False)
 ASSETS = tuple(f"{SOLNET.chain_id}/token:{token.address}" for token in SOLNET.tokens)
 COIN = f"{SOLNET.chain_id}/slip44:501"
 # what any account must hold, in lamports

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from florin_server.chains.solana import spl
 from florin_server.devnet.solana import SOLNET
+from florin_server.domain.accounts.destinations import AssetAccount, Opening
+from florin_server.store.settlement import token_accounts
 
 from tests.support.desk import Tenant
 from tests.support.solana import (
@@ -24,6 +26,15 @@ def place(owner: str, token: int = 0) -> str:
 
 async def there(node: SolanaNode, address: str) -> bool:
     return (await node.ask("getAccountInfo", address))["value"] is not None
+
+
+async def queue(desk, tenant: Tenant, dest: str, *assets: str) -> None:
+    """Queues accounts to be opened in advance, as releases before 0.4 did at a registration."""
+    app, merchant_id = desk.service.app, tenant.merchant.id
+    for asset in assets:
+        wanted = Opening(AssetAccount(asset, f"{CHAIN}:{dest}"), merchant_id)
+        await app.store.write(token_accounts.want(wanted, app.clock.now_us()))
+    app.expect_receivers(CHAIN)
 
 
 async def register(desk, tenant: Tenant, dest: str, *assets: str, key: str = "1") -> list[str]:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from florin_server.chains.solana.limits import TRANSACTION_BYTES_MAX
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.payments.payment import (
@@ -30,6 +31,7 @@ from solders.keypair import Keypair
 from solders.message import MessageV0
 from solders.transaction import VersionedTransaction
 
+from tests.support.chainlab.selection import selected_solana
 from tests.support.evm_lab import Meddler, new_payment
 from tests.support.solana import ASSETS, SolanaWallet
 from tests.support.solana_kit import START_S, Node, opened, wallet
@@ -38,7 +40,8 @@ RELAYER = SolanaSigner(b"\x52" * 32)
 TREASURY = str(wallet(90).pubkey())
 MERCHANT = str(wallet(91).pubkey())
 PRICE = 1_500_000
-FINAL = 4  # slots on top
+PROFILE = selected_solana()
+FINAL = PROFILE.finalized_slots if PROFILE else 4  # slots on top
 
 
 def settings(**changes: Any) -> SolanaChain:
@@ -173,8 +176,13 @@ def journaled(made: Signed, item: Accepted) -> ChainTx:
 
 
 @asynccontextmanager
-async def open_lab(**changes: Any) -> AsyncIterator[Lab]:
-    async with opened(finalized_slots=FINAL) as node:
+async def open_lab(
+    *, transaction_bytes: int = TRANSACTION_BYTES_MAX, **changes: Any
+) -> AsyncIterator[Lab]:
+    """Open the rail on a cluster that refuses the commitment `confirmed`, as clusters will."""
+    async with opened(
+        confirmed_slots=None, finalized_slots=FINAL, transaction_bytes=transaction_bytes
+    ) as node:
         await node.fund(Keypair.from_seed(b"\x52" * 32), lamports=10**11, tokens=[])
         await node.fault("slots", slots=2 * FINAL)
         between = Meddler(LocalTransport(node.chain.handle))

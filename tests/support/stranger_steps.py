@@ -9,7 +9,6 @@ from florin_server.flows.payments.create import NewPayment, create
 from florin_server.flows.payments.options import options
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.paying.terms import Terms, bare
-from florin_server.rails.evm.sending.fees import KEY_GAS
 
 from tests.support.evm_lab import account_of, buyer, signed
 from tests.support.settler_lab import BUYER, SHOP
@@ -29,6 +28,6 @@ async def unconfirmed(shop):
 async def settled(shop, option, output):
     """The transaction by which somebody settles it."""
     signature = bytes.fromhex(json.loads(output)[2:])
-    pay = Terms.of(option).pay(bare(option.payer), signature, KEY_GAS)
+    pay = Terms.of(option).pay(bare(option.payer), signature, shop.lab.key_gas)
     receipt = await shop.lab.send(to=DEVNET.settler, data=contract.settle([pay]))
     return receipt["transactionHash"]

@@ -34,9 +34,8 @@ class Wallet:
         return self._wallet.evm.sign_typed_data(typed_data)
 
     def execute(self, action: dict[str, Any]) -> str:
-        """The output of one walletRpc action that asks for a signature."""
-        (output,) = self._wallet.execute([action])
-        return output
+        """Sign what a walletRpc action asks for, unchecked: tests sign what no wallet should."""
+        return self.sign(typed_data_of(action))
 
     async def delegate(self, chain: Chain, contract: str) -> None:
         """Gives the account the code of a contract (EIP-7702), and sees that it has it."""

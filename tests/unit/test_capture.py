@@ -29,6 +29,14 @@ def faults(value) -> set[str]:
 # the schema
 
 
+@pytest.mark.parametrize("control", ["\x00", "\n", "\x1b", "\x9b", "\u202e", "\u2066", "\ud800"])
+@pytest.mark.parametrize("name", ["fullName", "pobAddress"])
+def test_data_with_control_characters_is_refused_by_its_field(name, control):
+    _, issues = buyer_data.read({**DATA, name: f"a{control}b"})
+    assert issues == [Issue(name, "has control characters")]
+    assert buyer_data.read(items({**DATA, name: f"a{control}b"}))[1] == issues
+
+
 def test_the_schema_is_a_schema_and_says_what_is_read():
     schema = json.loads(buyer_data.SCHEMA_JSON)
     Draft202012Validator(schema)

@@ -45,7 +45,7 @@ def home(tmp_path):
 
 def put(home, name, text):
     path = chain_files.folder(home) / name
-    path.write_text(text)
+    path.write_bytes(text.encode(errors="surrogateescape"))
     return path
 
 
@@ -75,7 +75,16 @@ def test_settings_have_all_of_them(home):
     ("text", "words"),
     [
         ("", "not one chain"),
-        ("[evm", "not one chain"),
+        ("[evm", "line 1: this is not valid TOML: Expected ']'"),
+        ("[evm]\nchain_id = 1\n\nchain_id = 2\n", "line 4: chain_id is written twice"),
+        ("[evm]\nchain_id = 1\nname = 'x'\nname = 'y'", "line 4: name is written twice"),
+        ("[evm]\nfactories = []\nfactories = [\n'0x1',\n]\n", "line 5: factories is written twice"),
+        ("[evm]\nchain_id = 1\n[evm]\n", "line 3: the table evm is written twice"),
+        ("[evm.gas]\n[evm.gas]\n", "line 2: the table evm.gas is written twice"),
+        ("[evm]\nname = 'x", "line 2: this is not valid TOML"),
+        ("[evm]\nname = 'x'\r\rid = 1", "line 2: this is not valid TOML"),
+        ("[evm]\nname = '\udcff'", "line 2: this is not UTF-8 text"),
+        ("evm = 3", "valid dictionary"),
         ("[bitcoin]\nname = 'x'", "not one chain"),
         ("[evm]\nchain_id = 1\n[solana]\nname = 'x'", "not one chain"),
         ("[evm]\nchain_id = 1\nsettler = '0x12'\ntreasury = '0x'", "settler: Value error"),

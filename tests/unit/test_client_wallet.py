@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 
 import pytest
 from eth_account import Account
-from eth_account.messages import encode_defunct, encode_typed_data
+from eth_account.messages import encode_typed_data
+from eth_hash.auto import keccak
 from florin.v1.gateway_pb2 import Action, BuildAction, WalletRpcAction
-from florin_client.wallet import JsonRpc, Pause, Question, Step, Wallet, WalletError, steps_of
+from florin_client.wallet import (
+    JsonRpc,
+    Pause,
+    Step,
+    Wallet,
+    WalletError,
+    default_max_fee,
+    steps_of,
+)
 from solders.hash import Hash
 from solders.keypair import Keypair
 from solders.message import MessageV0
@@ -18,34 +28,37 @@ from solders.signature import Signature
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
-CHAIN = "eip155:31337"
-SOLANA = "solana:devnet"
+from tests.support import options
+from tests.support.options import EVM, honest_option, written
+
+CHAIN, SOLANA = EVM, "solana:devnet"
 KEY = b"\x07" * 32
 ADDRESS = Account.from_key(KEY).address
-TYPED = {
-    "types": {
-        "EIP712Domain": [
-            {"name": "name", "type": "string"},
-            {"name": "chainId", "type": "uint256"},
-        ],
-        "Order": [{"name": "value", "type": "uint256"}],
-    },
-    "domain": {"name": "Test", "chainId": "0x7a69"},
-    "primaryType": "Order",
-    "message": {"value": "0xf4240"},
+OWN = Keypair.from_seed(b"\x08" * 32)
+ACCOUNTS = {EVM: ADDRESS, options.SOLANA: str(OWN.pubkey())}
+NODE = {
+    "eth_chainId": "0x2105",
+    "eth_estimateGas": "0x7530",
+    "eth_getTransactionCount": "0x5",
+    "eth_getBlockByNumber": {"baseFeePerGas": "0x3b9aca0"},
+    "eth_sendRawTransaction": "0xwhatever",
 }
 
 
 def wallet(**more):
-    return Wallet(evm_key=KEY, **more)
+    return Wallet(evm_key=KEY, solana_key=bytes(OWN), **more)
 
 
-def typed(signer=ADDRESS, **changes):
-    return Step(CHAIN, "eth_signTypedData_v4", (signer.lower(), json.dumps({**TYPED, **changes})))
+def honest(kind):
+    """The actions of an honest option, and the option, as REST has them."""
+    option = honest_option(kind, ACCOUNTS, int(time.time()))
+    actions = [{"type": "walletRpc", "data": step} for step in written(option["steps"])]
+    return actions, {"account": option["account"], "amount": option}
 
 
-def send(**call):
-    return Step(CHAIN, "eth_sendTransaction", ({"from": ADDRESS.lower(), **call},))
+def executing(kind, **more):
+    actions, option = honest(kind)
+    return wallet().executing(actions, option=option, **more)
 
 
 def driven(asking, answers):
@@ -65,21 +78,19 @@ def driven(asking, answers):
 
 
 def test_actions_are_read_from_grpc_and_from_both_profiles_of_rest():
-    params = [ADDRESS, json.dumps(TYPED)]
-    call = {"chain_id": CHAIN, "method": "eth_signTypedData_v4"}
-    rpc = WalletRpcAction(**call, params_json=json.dumps(params))
-    ways = [
-        rpc,
-        Action(wallet_rpc=rpc),
-        {"type": "walletRpc", "data": {**call, "params": params}},
-        {"type": "walletRpc", "data": {**call, "params": json.dumps(params)}},
-    ]
-    (step,) = set(steps_of(ways))
-    assert step == Step(CHAIN, "eth_signTypedData_v4", tuple(params))
-    (output,) = set(wallet().execute(ways))
-    assert (
-        Account.recover_message(encode_typed_data(full_message=TYPED), signature=output) == ADDRESS
+    (action,), option = honest("eip3009")
+    step = action["data"]
+    params = json.loads(step["params"])
+    rpc = WalletRpcAction(
+        chain_id=step["chain_id"], method=step["method"], params_json=step["params"]
     )
+    parsed = {"type": "walletRpc", "data": {**step, "params": params}}
+    document = json.loads(params[1])
+    for way in (rpc, Action(wallet_rpc=rpc), action, parsed):
+        assert steps_of([way]) == [Step(CHAIN, "eth_signTypedData_v4", tuple(params))]
+        (output,) = wallet().execute([way], option=option)
+        signed = encode_typed_data(full_message=document)
+        assert Account.recover_message(signed, signature=output) == ADDRESS
 
 
 @pytest.mark.parametrize(
@@ -88,74 +99,103 @@ def test_actions_are_read_from_grpc_and_from_both_profiles_of_rest():
 )
 def test_what_is_to_be_fetched_is_not_executed(action):
     with pytest.raises(WalletError, match="fetched before"):
-        wallet().execute([action])
-
-
-def test_a_message_is_signed():
-    text = "0x" + b"hello".hex()
-    (output,) = wallet().execute([Step(CHAIN, "personal_sign", (text, ADDRESS))])
-    assert Account.recover_message(encode_defunct(text="hello"), signature=output) == ADDRESS
+        wallet().execute([action], option=honest("eip3009")[1])
 
 
 @pytest.mark.parametrize(
-    ("step", "why"),
-    [
-        (typed(signer="0x" + "11" * 20), "is not the wallet's"),
-        (typed(domain={"name": "Test", "chainId": "0x1"}), "typed data of chain 1"),
-        (Step(CHAIN, "eth_sign", ()), "cannot eth_sign"),
-        (Step(CHAIN, "eth_sendTransaction", ({"from": "0x" + "11" * 20},)), "is not the wallet's"),
-        (Step(SOLANA, "solana_signTransaction", ({"transaction": ""},)), "no key for Solana"),
-        (Step(SOLANA, "eth_sendTransaction", ({"from": ADDRESS},)), "is no EVM chain"),
-        (send(to="0x" + "22" * 20), "knows no JSON-RPC URL"),
-    ],
+    "action",
+    [{}, {"type": "walletRpc"}, {"type": "walletRpc", "data": {"chain_id": CHAIN}}, "text"],
+    ids=str,
 )
-def test_what_it_will_not_do_is_said(step, why):
-    with pytest.raises(WalletError, match=why):
-        wallet().execute([step])
+def test_action_that_cannot_be_read_is_refused(action):
+    with pytest.raises(WalletError, match="cannot be read"):
+        steps_of([action])
+    for text in ("{}", "[", "[" * 100_000, '["]]]]",' * 100_000):
+        with pytest.raises(WalletError, match="no array"):
+            steps_of([WalletRpcAction(chain_id=CHAIN, method="x", params_json=text)])
+
+
+def test_what_the_wallet_has_no_key_or_node_for_is_refused():
+    actions, option = honest("solana")
+    with pytest.raises(WalletError, match="no key for Solana"):
+        Wallet(evm_key=KEY).execute(actions, option=option)
+    actions, option = honest("coin")
+    with pytest.raises(WalletError, match="knows no JSON-RPC URL"):
+        wallet().execute(actions, option=option)
 
 
 def test_a_transaction_is_sent_with_the_gas_and_fees_of_its_chain():
-    token, data = "0x" + "22" * 20, "0x095ea7b3" + "00" * 64
-    answers = {
-        "eth_estimateGas": "0x7530",
-        "eth_getTransactionCount": "0x5",
-        "eth_getBlockByNumber": {"baseFeePerGas": "0x3b9aca00"},
-        "eth_sendRawTransaction": "0xhash",
-    }
-    outputs, asked = driven(wallet().executing([send(to=token, data=data)]), answers)
-    assert outputs == ["0xhash"]
-    call = {"from": ADDRESS, "value": "0x0", "data": data, "to": token}
-    assert asked[0] == Question(CHAIN, "eth_estimateGas", (call,))
+    outputs, asked = driven(executing("coin"), NODE)
+    (action,), _ = honest("coin")
+    (call,) = json.loads(action["data"]["params"])
+    (estimate,) = [one for one in asked if one.method == "eth_estimateGas"]
+    assert estimate.params[0]["to"] == call["to"]
     raw = bytes.fromhex(asked[-1].params[0][2:])
     assert Account.recover_transaction(raw) == ADDRESS
+    # the hash is the transaction's own, whatever the node answers
+    assert outputs == ["0x" + keccak(raw).hex()]
     # without a base fee the price of gas is asked for
-    answers |= {"eth_getBlockByNumber": {}, "eth_gasPrice": "0x1"}
-    _, asked = driven(wallet().executing([send(to=token)]), answers)
+    _, asked = driven(executing("coin"), NODE | {"eth_getBlockByNumber": {}, "eth_gasPrice": "0x1"})
     assert "eth_gasPrice" in [one.method for one in asked]
 
 
-def test_a_transaction_waits_for_the_one_before_it():
-    answers = {
-        "eth_estimateGas": "0x7530",
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ({"eth_chainId": "0x1"}, "of another chain"),
+        ({"eth_chainId": None}, "where a number"),
+        ({"eth_estimateGas": hex(3_000_000)}, "at most 2000000"),
+        ({"eth_estimateGas": 30_000}, "where a number"),
+        ({"eth_estimateGas": "-0x1"}, "where a number"),
+        ({"eth_estimateGas": "0x" + "f" * 64}, "too large"),
+        ({"eth_getTransactionCount": "5"}, "where a number"),
+        ({"eth_getTransactionCount": "0x" + "f" * 16}, "too large"),
+        ({"eth_getBlockByNumber": None}, "no newest block"),
+        ({"eth_getBlockByNumber": {"baseFeePerGas": hex(10**15)}}, "a fee of up to"),
+        ({"eth_getBlockByNumber": {}, "eth_gasPrice": hex(10**18)}, "a fee of up to"),
+    ],
+    ids=str,
+)
+def test_lying_node_is_offered_no_huge_fee(answers, why):
+    with pytest.raises(WalletError, match=why):
+        driven(executing("coin"), NODE | answers)
+
+
+def test_fees_of_all_transactions_stay_within_one_limit():
+    answers = NODE | {
         "eth_getTransactionCount": ["0x0", "0x1"],
-        "eth_getBlockByNumber": {"baseFeePerGas": "0x1"},
-        "eth_sendRawTransaction": ["0xa", "0xb"],
+        "eth_getTransactionReceipt": {"status": "0x1"},
+    }
+    each = 30_000 * 120 // 100 * (2 * 0x3B9ACA0 + 10**9)
+    driven(executing("direct", max_fee=2 * each), dict(answers))
+    answers["eth_getTransactionCount"] = ["0x0", "0x1"]
+    with pytest.raises(WalletError, match="a fee of up to"):
+        driven(executing("direct", max_fee=2 * each - 1), answers)
+
+
+def test_small_coin_payment_costs_no_more_in_fees_than_a_tenth_of_the_limit():
+    assert default_max_fee("eip155:1") == 10 * default_max_fee("eip155:1", 1)
+    assert default_max_fee("eip155:1", 10**30) == default_max_fee("eip155:1")
+    assert default_max_fee("eip155:1", 5 * 10**15) == 5 * 10**15
+
+
+def test_a_transaction_waits_for_the_one_before_it():
+    answers = NODE | {
+        "eth_getTransactionCount": ["0x0", "0x1"],
         "eth_getTransactionReceipt": [None, {"status": "0x1"}],
     }
-    steps = [send(to="0x" + "22" * 20), typed(), send(to="0x" + "33" * 20)]
-    outputs, asked = driven(wallet().executing(steps), answers)
-    assert (outputs[0], outputs[2], len(outputs[1])) == ("0xa", "0xb", 132)
-    waits = [one for one in asked if isinstance(one, Pause)]
-    assert len(waits) == 1
-    answers |= {
-        "eth_getTransactionCount": "0x0",
-        "eth_sendRawTransaction": "0xa",
-        "eth_getTransactionReceipt": {"status": "0x0"},
-    }
-    with pytest.raises(WalletError, match="0xa failed"):
-        driven(wallet().executing(steps), answers)
-    with pytest.raises(WalletError, match="0xa is not mined"):
-        driven(wallet().executing(steps), answers | {"eth_getTransactionReceipt": None})
+    outputs, asked = driven(executing("direct"), answers)
+    assert len(set(outputs)) == 2
+    assert len([one for one in asked if isinstance(one, Pause)]) == 1
+    answers |= {"eth_getTransactionCount": "0x0"}
+    for receipt in ({"status": "0x0"}, "nonsense", {}):
+        with pytest.raises(WalletError, match="failed"):
+            driven(executing("direct"), answers | {"eth_getTransactionReceipt": receipt})
+    with pytest.raises(WalletError, match="is not mined"):
+        driven(executing("direct"), answers | {"eth_getTransactionReceipt": None})
+    # a node that knows nothing of the first must not have the second in its place
+    with pytest.raises(WalletError, match="was not sent"):
+        driven(executing("direct"), answers | {"eth_getTransactionReceipt": {"status": "0x1"}})
 
 
 def test_a_solana_transaction_gets_its_signature_and_keeps_others():
@@ -166,17 +206,17 @@ def test_a_solana_transaction_gets_its_signature_and_keeps_others():
     message = MessageV0.try_compile(payer.pubkey(), [move], [], Hash.default())
     theirs = payer.sign_message(b"whatever it is")
     asked = VersionedTransaction.populate(message, [theirs, Signature.default()])
-    params = ({"transaction": base64.b64encode(bytes(asked)).decode()},)
-    step = Step(SOLANA, "solana_signTransaction", params)
     for secret in (bytes(own), str(own)):
-        (output,) = Wallet(solana_key=secret).execute([step])
+        output = Wallet(solana_key=secret).solana.signed(asked)
         made = VersionedTransaction.from_bytes(base64.b64decode(output))
         assert made.signatures[0] == theirs
         assert made.verify_with_results() == [False, True]
     with pytest.raises(WalletError, match="asks for no signature"):
-        Wallet.create().execute([step])
-    with pytest.raises(WalletError, match="no transaction"):
-        Wallet.create().execute([Step(SOLANA, step.method, ({"transaction": "!"},))])
+        Wallet.create().solana.signed(asked)
+    actions, option = honest("solana")
+    (output,) = wallet().execute(actions, option=option)
+    made = VersionedTransaction.from_bytes(base64.b64decode(output))
+    assert made.verify_with_results() == [False, True]
 
 
 def test_accounts_are_told_by_chain():
@@ -196,6 +236,7 @@ def test_no_secret_is_shown():
     assert ADDRESS in shown
     assert "secret-key" not in shown
     assert KEY.hex() not in shown
+    actions, option = honest("coin")
     with pytest.raises(WalletError) as caught:
-        Wallet(evm_key=KEY, rpc_urls={CHAIN: "http://127.0.0.1:1/secret-key"}).execute([send()])
+        wallet(rpc_urls={CHAIN: "http://127.0.0.1:1/secret-key"}).execute(actions, option=option)
     assert "secret-key" not in str(caught.value)

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from florin_server.clock import SystemClock, TestClock, rest
+from florin_server.clock import ShiftedClock, SystemClock, TestClock, rest
 
 
 async def others_run() -> None:
@@ -22,11 +22,58 @@ async def test_the_systems_clock_tells_the_machines_time():
     await clock.sleep(0)
 
 
+@pytest.mark.parametrize("kind", [SystemClock, lambda machine: ShiftedClock(5_000_000, machine)])
+def test_a_clock_that_follows_another_leaves_the_machines_one(kind):
+    machine = [time.time_ns() // 1000]
+    past_us = machine[0] - 3_600_000_000
+    clock = kind(lambda: machine[0])
+    shifted_us = clock.now_us() - machine[0]
+    assert (shifted_us, clock.machine_ahead_us) in {(0, 0), (5_000_000, 0)}
+    clock.follow(past_us, clock.elapsed_us())
+    assert 0 <= clock.now_us() - shifted_us - past_us < 60_000_000
+    assert 0 <= clock.unshifted_us() - past_us < 60_000_000
+    assert 3_540_000_000 < clock.machine_ahead_us <= 3_600_000_000
+    machine[0] += 86_400_000_000
+    assert clock.now_us() - shifted_us - past_us < 60_000_000
+    assert clock.machine_ahead_us > 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    ("now_us", "ahead_us"), [(1_500, 1_000), (500, 1_000), (1_501, 1_501), (0, 0)]
+)
+def test_a_difference_within_the_tolerance_moves_no_clock(now_us, ahead_us):
+    clock = SystemClock(lambda: 0)
+    clock.follow(1_000, 0)
+    clock.follow(now_us, 0, tolerance_us=500)
+    machine_us = -(clock.machine_ahead_us + clock.elapsed_us())
+    assert ahead_us - 60_000_000 < machine_us <= ahead_us
+
+
 def test_a_test_clock_stands_still():
     clock = TestClock(7)
     assert clock.now_us() == clock.now_us() == 7
     clock.advance(1.5)
     assert clock.now_us() == 1_500_007
+
+
+async def test_clock_that_is_set_back_counts_durations_and_wakes_sleepers_in_time():
+    clock = TestClock(10_000_000)
+    sleeper = asyncio.create_task(clock.sleep(2))
+    await others_run()
+    clock.set_back(7)
+    assert (clock.now_us(), clock.steady_us()) == (3_000_000, 10_000_000)
+    clock.advance(2)
+    assert (clock.now_us(), clock.steady_us()) == (5_000_000, 12_000_000)
+    await asyncio.wait_for(sleeper, 1)
+
+
+async def test_sleep_ends_in_its_time_when_the_machines_clock_is_set_back(monkeypatch):
+    clock = ShiftedClock()
+    machine = time.time_ns()
+    sleeper = asyncio.create_task(clock.sleep(0.01))
+    await others_run()
+    monkeypatch.setattr("time.time_ns", lambda: machine - 7200 * 10**9)
+    await asyncio.wait_for(sleeper, 5)
 
 
 async def test_sleepers_wake_at_their_time_and_in_order():

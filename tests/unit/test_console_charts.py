@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from florin.v1 import listing_pb2, money_pb2, payment_pb2
-from florin_server.web.console.charts import HEIGHT, WIDTH, charts
+from florin_server.flows.payments.lists import Phases
+from florin_server.web.console.charts import HEIGHT, UNITS_DRAWN, WIDTH, charts, totals
 from google.protobuf.timestamp_pb2 import Timestamp
 
 DAY_S = 86_400
@@ -26,8 +27,14 @@ def row(day: int, status: str, value: int, took_s: float = 2, **more) -> listing
     )
 
 
-def drawn(rows, days=7):
-    return {one.name: one for one in charts(rows, NOW_S * 1_000_000, days)}
+def drawn(rows, days=7, phases=None):
+    return {one.name: one for one in charts(rows, phases or {}, NOW_S * 1_000_000, days)}
+
+
+def amount(unit: str, value: int, decimals: int = 2, **display) -> dict:
+    symbol = unit.rpartition("/")[2]
+    shown = money_pb2.AmountDisplay(asset_symbol=symbol, decimals=decimals, **display)
+    return {"unit": unit, "value": str(value), "display": shown}
 
 
 def test_without_payments_there_is_nothing_and_no_fault():
@@ -38,15 +45,15 @@ def test_without_payments_there_is_nothing_and_no_fault():
 
 def test_days_are_in_order_and_within_the_drawing():
     for days in (7, 30):
-        chart = drawn([row(0, "SUCCEEDED", 100)], days)["volume"]
+        chart = drawn([row(0, "SUCCEEDED", 100)], days)["volume-1"]
         assert len(chart.bars) == days
         assert [bar.day for bar in chart.bars] == sorted(bar.day for bar in chart.bars)
         assert all(bar.x >= 0 and bar.x + bar.width <= WIDTH for bar in chart.bars)
         assert all(bar.y >= 0 and round(bar.y + bar.height, 1) == HEIGHT for bar in chart.bars)
 
 
-def test_volume_is_exact_and_of_one_currency():
-    euros = {"unit": "iso4217/EUR", "value": "999", "display": EUR}
+def test_volume_is_exact_and_each_currency_has_its_own_chart():
+    euros = amount("iso4217/EUR", 999)
     rows = [
         row(0, "SUCCEEDED", 2**70 + 1),
         row(0, "SUCCEEDED", 1),
@@ -54,10 +61,44 @@ def test_volume_is_exact_and_of_one_currency():
         row(1, "SUCCEEDED", 1250),
         row(1, "SUCCEEDED", 0, fiat_amount=euros),
     ]
-    chart = drawn(rows)["volume"]
-    assert chart.columns == ("Volume USD",)
+    shown = drawn(rows)
+    chart = shown["volume-1"]
+    assert (chart.title, chart.columns) == ("Volume in USD", ("Volume USD",))
     assert chart.bars[-1].told == ("11,805,916,207,174,113,034.26\u00a0USD",)
     assert chart.bars[-2].told == ("12.50\u00a0USD",)
+    assert shown["volume-2"].title == "Volume in EUR"
+    assert shown["volume-2"].bars[-2].told == ("9.99\u00a0EUR",)
+
+
+def test_no_currency_is_dropped_and_none_is_added_to_another():
+    """As many currencies as anybody enabled: a few are drawn, all have their total."""
+    rows = []
+    for place in range(UNITS_DRAWN + 3):
+        unit = amount(f"iso4217/X{place}", 100 + place)
+        rows += [row(0, "SUCCEEDED", 0, fiat_amount=unit)] * (20 - place)
+    rows += [row(0, "EXPIRED", 0, fiat_amount=amount("iso4217/NO", 5)), row(7, "SUCCEEDED", 7)]
+    charted = [chart.title for name, chart in drawn(rows).items() if name.startswith("volume")]
+    assert charted == [f"Volume in X{place}" for place in range(UNITS_DRAWN)]
+    assert [(one.unit, one.payments, one.amount) for one in totals(rows, NOW_S * 1_000_000, 7)] == [
+        (f"X{place}", count, f"{(100 + place) * count / 100:.2f}\u00a0X{place}")
+        for place in range(UNITS_DRAWN + 3)
+        for count in [20 - place]
+    ]
+
+
+def test_one_ticker_on_two_networks_is_two_units():
+    here = amount("caip19/a/USDC", 5, 6, network_name="Base")
+    there = amount("caip19/b/USDC", 7, 6, network_name="Polygon")
+    rows = [
+        row(0, "SUCCEEDED", 1, fees={"total": here}),
+        row(0, "SUCCEEDED", 1, fees={"total": here}),
+        row(0, "SUCCEEDED", 1, fees={"total": there}),
+    ]
+    fees = [one for one in totals(rows, NOW_S * 1_000_000, 7) if one.name == "Fees"]
+    assert [(one.unit, one.amount) for one in fees] == [
+        ("USDC (Base)", "0.000010\u00a0USDC"),
+        ("USDC (Polygon)", "0.000007\u00a0USDC"),
+    ]
 
 
 def test_success_is_of_what_is_over():
@@ -68,17 +109,32 @@ def test_success_is_of_what_is_over():
     assert chart.bars[-1].told == ("", "0 of 0")
 
 
-def test_times_are_told_of_half_and_of_most():
-    rows = [row(0, "SUCCEEDED", 1, took_s=one) for one in range(1, 101)]
-    bar = drawn([*rows, row(0, "FAILED", 1, took_s=900)])["time"].bars[-1]
-    assert bar.told == ["51.0 s", "96.0 s"]
-    assert bar.mark == 0
+def test_time_to_finality_leaves_the_buyers_thinking_out():
+    """A buyer thinks for minutes, the chain needs seconds: these are two figures."""
+    created_us = NOW_S * 1_000_000
+    rows, phases = [], {}
+    for second in range(1, 101):
+        payment_id = f"pay_{second}"
+        rows.append(row(0, "SUCCEEDED", 1, payment_id=payment_id, took_s=4_000))
+        accepted_us = created_us + 300_000_000
+        phases[payment_id] = Phases(accepted_us, accepted_us + second * 1_000_000)
+    # simulated without a confirm, and failed: neither has a time to finality
+    rows += [row(0, "SUCCEEDED", 1, payment_id="simulated"), row(0, "FAILED", 1, payment_id="bad")]
+    phases |= {
+        "simulated": Phases(None, created_us + 301_000_000),
+        "bad": Phases(created_us, None),
+    }
+    shown = drawn(rows, phases=phases)
+    assert (shown["finality"].title, shown["pay"].title) == ("Time to finality", "Time to pay")
+    assert shown["finality"].bars[-1].told == ["50.0 s", "95.0 s"]
+    assert shown["finality"].bars[-1].mark == 0
+    assert shown["pay"].bars[-1].told == ["350.0 s", "395.0 s"]
 
 
 def test_fees_are_of_one_token():
     token = money_pb2.AmountDisplay(asset_symbol="tUSD", decimals=6)
     fee = {"total": {"unit": "caip19/x", "value": "62500", "display": token}}
-    chart = drawn([row(0, "SUCCEEDED", 1, fees=fee), row(0, "SUCCEEDED", 1, fees=fee)])["fees"]
+    chart = drawn([row(0, "SUCCEEDED", 1, fees=fee), row(0, "SUCCEEDED", 1, fees=fee)])["fees-1"]
     assert chart.bars[-1].told == ("0.125000\u00a0tUSD",)
 
 

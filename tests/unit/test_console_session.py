@@ -12,6 +12,7 @@ from florin_server.web.console.session import Sessions
 from florin_server.web.console.site import back_of, is_own
 
 KEY, OTHER = b"k" * 32, b"o" * 32
+HOST = f"{'a' * 32}.console.localhost"
 NUMBERS = itertools.count(1)
 
 
@@ -24,12 +25,13 @@ def sessions(name: str = "console", key: bytes = KEY, clock: TestClock | None = 
 
 
 def asked(scheme: str = "http", **headers: str) -> PlainRequest:
+    headers.setdefault("host", HOST)
     told = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     return PlainRequest("GET", {}, (), told, b"", "ipv4:127.0.0.1:1", scheme, "/console")
 
 
 def cookie_of(known: Sessions, scheme: str = "http") -> str:
-    _, told = known.given(known.begin("Key00001", live=True), asked(scheme))
+    _, told = known.given(known.begin("Key00001", HOST, live=True), asked(scheme))
     return told.decode().partition(";")[0]
 
 
@@ -49,7 +51,7 @@ def test_a_session_is_for_one_console_of_one_installation():
 
 def test_over_tls_a_cookie_is_kept_from_other_hosts_and_from_plain_text():
     known = sessions()
-    _, told = known.given(known.begin("Key00001", live=True), asked("https"))
+    _, told = known.given(known.begin("Key00001", HOST, live=True), asked("https"))
     assert told.startswith(b"__Host-florin_console=")
     assert told.endswith(b"; Path=/; Max-Age=28800; HttpOnly; SameSite=Strict; Secure")
     secure, plain = cookie_of(known, "https"), cookie_of(known)
@@ -67,7 +69,7 @@ def test_of_several_cookies_the_one_that_opens_counts():
 
 def test_a_form_is_done_once_and_again_if_nothing_was_done():
     known = sessions()
-    one, two = (known.begin("Key00001", live=True) for _ in range(2))
+    one, two = (known.begin("Key00001", HOST, live=True) for _ in range(2))
     form = known.form_id()
     assert known.take(one, form)
     assert not known.take(one, form)
@@ -79,7 +81,7 @@ def test_a_form_is_done_once_and_again_if_nothing_was_done():
 
 def test_tokens_of_forms_are_of_one_session():
     known = sessions()
-    one, two = (known.begin("Key00001", live=True) for _ in range(2))
+    one, two = (known.begin("Key00001", HOST, live=True) for _ in range(2))
     assert known.is_token(one, known.token(one))
     assert not known.is_token(one, known.token(two))
     assert not known.is_token(replace(one, id=""), known.token(one))

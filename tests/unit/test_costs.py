@@ -6,7 +6,9 @@ import pytest
 from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.rails.evm.reading.evidence import _mined
 from florin_server.rails.types import Mined
-from florin_server.workers.settlement.tx_sender import costs_of
+from florin_server.workers.settlement.costs import costs_of
+
+from tests.support.evm_lab import settings
 
 HASH, BLOCK = "0x" + "aa" * 32, "0x" + "bb" * 32
 RECEIPT = {
@@ -23,8 +25,17 @@ RECEIPT = {
     ("more", "cost"), [({}, 42_000), ({"l1Fee": None}, 42_000), ({"l1Fee": "0x7"}, 42_007)]
 )
 def test_a_rollups_fee_for_its_data_is_part_of_the_gas(more, cost):
-    (mined,) = _mined([RECEIPT | more])
+    (mined,) = _mined([RECEIPT | more], settings())
     assert (mined.gas_cost, mined.rent) == (cost, 0)
+
+
+@pytest.mark.parametrize(
+    ("price", "cost"), [(0, 0), (1, 1), (47_619_047, 1), (47_619_048, 2), (2 * 10**10, 420)]
+)
+def test_fee_in_a_token_is_rounded_up_to_its_minor_unit(price, cost):
+    chain = settings(fee_token="0x" + "12" * 20)
+    (mined,) = _mined([RECEIPT | {"effectiveGasPrice": hex(price)}], chain)
+    assert mined.gas_cost == cost
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from florin_server.domain.exports.columns import (
     json as json_column,
 )
 from florin_server.domain.exports.tables import TABLES
+from florin_server.domain.text import csv_text, escape_unsafe, has_unsafe
 from florin_server.flows.exports.formats import (
     CsvEncoder,
     JsonlEncoder,
@@ -121,16 +122,30 @@ def test_a_time_is_iso_8601():
 
 @given(st.lists(st.tuples(TEXTS, st.none() | TEXTS), min_size=1, max_size=5))
 def test_any_text_survives(rows):
-    columns = [Column("a", Kind.TEXT, "a"), Column("b", Kind.JSON, "b")]
+    columns = [Column("a", Kind.TEXT, "a"), Column("b", Kind.TEXT, "b")]
     cells, lines = io.BytesIO(), io.BytesIO()
     for one in (CsvEncoder(cells, columns), JsonlEncoder(lines, columns)):
         one.write(list(zip(*rows, strict=True)))
         one.close()
     text = io.StringIO(cells.getvalue().decode(), newline="")
-    told = [tuple(one) for one in csv.reader(text)]
-    assert told == [("a", "b"), *((a, b or "") for a, b in rows)]
+    told = [tuple(map(csv_text, cells)) for cells in csv.reader(text)]
+    shown = [(escape_unsafe(a), None if b is None else escape_unsafe(b)) for a, b in rows]
+    assert told == [("a", "b"), *((a, b or "") for a, b in shown)]
     said = [json.loads(line) for line in lines.getvalue().splitlines()]
     assert [(one["a"], one["b"]) for one in said] == rows
+
+
+@pytest.mark.parametrize("formula", ["=1", "a;=1", "＝1", "\t=1", "\r=1", "a\x9b\u202e"])
+def test_csv_of_an_export_computes_nothing_and_steers_nothing(formula):
+    cells = io.BytesIO()
+    columns = [Column("a", Kind.TEXT, "a"), Column("b", Kind.JSON, "b")]
+    document = json.dumps({"name": formula}, ensure_ascii=False)
+    CsvEncoder(cells, columns).write([[formula], [document]])
+    text = cells.getvalue().decode()
+    assert not has_unsafe(text.replace("\n", ""))
+    _, (cell, told) = csv.reader(io.StringIO(text, newline=""))
+    assert cell.startswith(("'", "\\", "a;'", "a\\"))
+    assert json.loads(csv_text(told)) == {"name": formula}
 
 
 def test_nothing_and_an_empty_text_are_told_apart():

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from florin_server.clock import TestClock
 from florin_server.domain.payments.payment import Payment, Status
-from florin_server.feed import Changes, Hub
+from florin_server.feed import Changes, FeedClosed, Hub
 
 NEW = Payment(
     id="pay_1",
@@ -231,10 +231,21 @@ async def test_closing_ends_every_stream():
     assert await anext(between) == NEW
     await rest()
     shelf.hub.close()
-    assert await waiting == [0]
-    assert [payment async for payment in between] == []
-    # whoever comes later gets the snapshot and no more
-    assert await versions(shelf.hub) == [0]
+    with pytest.raises(FeedClosed) as ended:
+        await waiting
+    assert ended.value.version == 0
+    with pytest.raises(FeedClosed):
+        await anext(between)
+    # later watchers get the snapshot and no more
+    late = shelf.hub.watch("pay_1")
+    assert await anext(late) == NEW
+    with pytest.raises(FeedClosed):
+        await anext(late)
+    with pytest.raises(FeedClosed) as silent:
+        await versions(shelf.hub, after=7)
+    assert silent.value.version == 7
+    shelf.change(PAID, hint=False)
+    assert await versions(shelf.hub) == [2]
     assert shelf.hub.watchers == 0
 
 
@@ -351,6 +362,9 @@ async def test_closing_ends_those_who_follow():
     following = asyncio.create_task(anext(states))
     await rest()
     drawer.changes.close()
-    with pytest.raises(StopAsyncIteration):
+    with pytest.raises(FeedClosed):
         await following
-    assert [value async for value in drawer.follow("a")] == ["new"]
+    late = drawer.follow("a")
+    assert await anext(late) == "new"
+    with pytest.raises(FeedClosed):
+        await anext(late)

@@ -66,7 +66,7 @@ def refused(binding: Binding, *asked: object, **parts: object) -> RefusedError:
 
 
 @pytest.mark.parametrize(
-    "body", [b"5", b"true", b'"x"', b'""', b"[]", b"[{}]", b"0", b"false", b"1.5"]
+    "body", [b"5", b"true", b'"x"', b'""', b"[]", b"[{}]", b"0", b"false", b"1.5", b"null"]
 )
 def test_a_body_that_is_no_object_is_refused(post, body):
     error = refused(post, body)
@@ -76,7 +76,7 @@ def test_a_body_that_is_no_object_is_refused(post, body):
     )
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b"{}"])
+@pytest.mark.parametrize("body", [b"", b"{}"])
 def test_an_empty_body_is_an_empty_message(post, body):
     assert ask(post, body) == GetMessageClass(post.method.input_type)()
 

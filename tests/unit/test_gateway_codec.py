@@ -414,3 +414,14 @@ ANYTHING = st.recursive(
 def test_no_value_breaks_a_decoder(value, kind):
     _, issues = read(kind, value)
     assert all(isinstance(path, str) and message for path, message in issues)
+
+
+@pytest.mark.parametrize("profile", [SPEC, DEPLOYED])
+def test_a_strict_message_refuses_members_that_it_does_not_have(profile):
+    body = {"paymentId": "pay_1", "amuont": 1, "amount": {"unit": "u", "value": "1", "x": None}}
+    _, issues = read(refund_pb2.CreateRefundRequest, body, profile)
+    assert issues == [("amuont", "is unknown"), ("amount.x", "is unknown")]
+    many = {f"{n}{'x' * 100}": 1 for n in range(30)}
+    _, issues = read(refund_pb2.CreateRefundRequest, many, profile)
+    assert len(issues) <= 21
+    assert all(len(name) <= 64 for name, _ in issues)

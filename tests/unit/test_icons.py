@@ -13,6 +13,7 @@ from florin_server.store.icons.icons import Known
 from tests.support.desk import START_S
 
 NOW_US = START_S * 1_000_000
+PARTNER = "par_1"
 
 
 class Shelf:
@@ -50,9 +51,9 @@ async def nothing_wanted(wanted: Icons) -> bool:
 async def test_a_host_with_thousands_keeps_no_other_one_waiting():
     wanted, _, _ = made()
     for n in range(10_000):
-        wanted.want(url(1, n))
-    wanted.want(url(2))
-    wanted.want(url(3))
+        wanted.want(url(1, n), PARTNER)
+    wanted.want(url(2), PARTNER)
+    wanted.want(url(3), PARTNER)
     assert await taken(wanted, 4) == [url(1, 0), url(2), url(3), url(1, 1)]
     assert len(await taken(wanted, 14)) == 14
     assert await nothing_wanted(wanted)
@@ -62,20 +63,40 @@ async def test_so_many_hosts_are_wanted_and_none_twice(monkeypatch):
     monkeypatch.setattr(icons, "_HOSTS_MAX", 3)
     wanted, _, _ = made()
     for host in (1, 1, 2, 3, 4, 1):
-        wanted.want(url(host))
+        wanted.want(url(host), PARTNER)
     assert await taken(wanted, 3) == [url(1), url(2), url(3)]
+    assert await nothing_wanted(wanted)
+
+
+async def test_partner_with_thousands_of_hosts_leaves_the_queue_of_others_as_it_is():
+    wanted, _, _ = made()
+    for host in range(10_000):
+        wanted.want(url(host), PARTNER)
+    wanted.want(url(20_000), "par_2")
+    assert await taken(wanted, 2) == [url(0), url(20_000)]
+    # what is left of the first partner is bounded
+    assert len(await taken(wanted, 31)) == 31
+    assert await nothing_wanted(wanted)
+
+
+async def test_queue_of_a_partner_is_bounded_over_all_its_hosts():
+    wanted, _, _ = made()
+    for host in range(30):
+        for n in range(16):
+            wanted.want(url(host, n), PARTNER)
+    assert len(await taken(wanted, 64)) == 64
     assert await nothing_wanted(wanted)
 
 
 async def test_a_picture_is_shown_while_it_is_asked_for_again():
     wanted, shelf, clock = made(Known("d1", None, NOW_US))
-    assert await wanted.address(url(1)) == "/icons/d1.png"
+    assert await wanted.address(url(1), PARTNER) == "/icons/d1.png"
     assert await nothing_wanted(wanted)
     # whoever asks soon asks nobody
-    assert await wanted.address(url(1)) == "/icons/d1.png"
+    assert await wanted.address(url(1), PARTNER) == "/icons/d1.png"
     assert shelf.asked == 1
     clock.advance(FRESH_US // 1_000_000)
-    assert await wanted.address(url(1)) == "/icons/d1.png"
+    assert await wanted.address(url(1), PARTNER) == "/icons/d1.png"
     assert await taken(wanted, 1) == [url(1)]
 
 
@@ -89,8 +110,8 @@ async def test_what_was_not_found_is_asked_for_again_after_an_hour():
 
 async def test_nothing_is_shown_or_asked_where_it_is_off():
     wanted, shelf, _ = made(Known("d1", None, NOW_US), enabled=False)
-    assert await wanted.address(url(1)) is None
-    wanted.want(url(1))
+    assert await wanted.address(url(1), PARTNER) is None
+    wanted.want(url(1), PARTNER)
     assert await nothing_wanted(wanted)
     assert shelf.asked == 0
 
@@ -100,7 +121,7 @@ async def test_nothing_is_shown_or_asked_where_it_is_off():
 )
 async def test_who_has_no_picture_costs_nothing(none):
     wanted, shelf, _ = made()
-    assert await wanted.address(none) is None
-    wanted.want(none or "")
+    assert await wanted.address(none, PARTNER) is None
+    wanted.want(none or "", PARTNER)
     assert await nothing_wanted(wanted)
     assert shelf.asked == 0

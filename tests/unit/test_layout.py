@@ -215,8 +215,12 @@ def test_every_variable_of_the_documents_exists():
     assert "FLORIN_PARTNER_KEY" in named
     # what the notebooks and `florin lab` look at
     notebooks = set(re.findall(r"\bFLORIN_[A-Z_]*[A-Z]\b", (ROOT / "notebooks/lab.py").read_text()))
-    tests = {"FLORIN_TEST_DSN", "FLORIN_TEST_STORE"}
-    assert named - demo_env - settings - notebooks - tests == set()
+    tests = {"FLORIN_TEST_DSN", "FLORIN_TEST_STORE", "FLORIN_CHAIN_PROFILE"}
+    # what options of commands say in another way
+    options = {"FLORIN_RPC_URL", "FLORIN_WALLET_RPC_URL", "FLORIN_WALLET_PASSWORD_FILE"}
+    shown = (ROOT / "docs/reference/commands.md").read_text()
+    assert {one for one in options if f"${one}" not in shown} == set()
+    assert named - demo_env - settings - notebooks - tests - options == set()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

@@ -75,6 +75,38 @@ def test_a_rate_of_zero_is_no_limit(call, setting, _):
         call(unbounded, *["a", "b"][: len(given)])
 
 
+def test_durable_nonces_are_bounded_by_payer_caller_and_partner_an_hour():
+    clock = TestClock(START_US)
+    bounds = {"payer": 2, "address": 3, "key": 4, "partner": 6}
+    bounded = Limits(
+        LimitSettings(**{f"nonce_{name}_per_hour": most for name, most in bounds.items()}), clock
+    )
+
+    def take(payer: str, origin: str = "192.0.2.1", partner: str = "par_1", *, is_key=False):
+        return bounded.take_nonce(payer, origin, partner, is_key=is_key)
+
+    assert [take("one") for _ in range(3)] == [True, True, False]
+    # what the payer's bound refused counts against nobody else
+    assert [take("other"), take("third")] == [True, False]
+    assert [take("fourth", "192.0.2.2") for _ in range(1)] == [True]
+    # keys have many buyers; all payments of a partner are bounded together
+    assert [take(f"buyer {n}", "key_1", is_key=True) for n in range(3)] == [True, True, False]
+    assert take("fifth", "key_1", "par_2", is_key=True)
+    # a stranger who names the account takes nothing from its owner
+    assert take("one", "192.0.2.3", "par_2")
+    clock.advance(1799)
+    assert not take("one", partner="par_2")
+    clock.advance(1)
+    assert take("one", partner="par_2")
+
+
+def test_durable_nonces_are_not_bounded_by_a_rate_of_zero():
+    names = ("payer", "address", "key", "partner")
+    unbounded = limits(**{f"nonce_{name}_per_hour": 0 for name in names})
+    for is_key in (True, False):
+        assert all(unbounded.take_nonce("a", "b", "c", is_key=is_key) for _ in range(1000))
+
+
 def test_pages_are_told_when_the_next_one_is_answered():
     clock = TestClock(START_US)
     bounded = Limits(LimitSettings(page_per_minute=RATE, page_burst=3), clock)
@@ -177,6 +209,7 @@ def test_processes_of_two_versions_know_each_limit_by_the_same_name():
     assert [one.kind for one in limits().rates] == [
         *("key", "app", "address", "app_total", "options", "confirm", "signed", "payment_total"),
         *("cancel", "form", "failure", "page", "guard"),
+        *("nonce_payer", "nonce_address", "nonce_key", "nonce_partner"),
     ]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -151,10 +153,29 @@ def test_nobody_writes_a_line_of_the_log():
     assert json.loads(record)["message"].startswith("refused: x\n")
 
 
+def test_error_with_lines_begins_no_line_of_the_log():
+    error = raised(ValueError("x\n2026-01-01 ERROR florin_server all is lost\u2028\x9b"))
+    first, *others = Lines(Redactor()).format(line("failed", error=error)).split("\n")
+    assert first.endswith("failed")
+    assert len(others) > 2
+    assert all(one.startswith("    ") and one.isprintable() for one in others)
+
+
+def test_request_id_of_a_caller_steers_nothing():
+    token = logs.REQUEST.set("a\x9b\u202e\nb")
+    try:
+        text = Lines(Redactor()).format(line("refused"))
+        record = JsonLines(Redactor()).format(line("refused"))
+    finally:
+        logs.REQUEST.reset(token)
+    assert text.isprintable()
+    assert record.isprintable()
+
+
 def test_a_line_is_bounded_and_is_text():
     long = line("%s", "x" * 100_000, error=raised(ValueError("y" * 100_000)))
     assert len(JsonLines(Redactor()).format(long)) < 20_000
-    assert said(line("%s", "\ud800"))["message"] == "?"
+    assert said(line("%s", "\ud800"))["message"] == "\\ud800"
     assert said(line("%d of %s", "no number"))["message"] == "%d of %s"
 
 
@@ -164,3 +185,66 @@ def test_a_long_line_is_read_at_once():
     for one in ("a", "http://", "a@", "password", "a.-", "token = ", "'", "bearer ", "fl_live_pk_"):
         Redactor()(one * (100_000 // len(one)))
     assert time.perf_counter() - began < 20
+
+
+_WRITES = """
+import threading, warnings, logging, sys
+from florin_server.cli.console import announce, fail
+from florin_server.cli.settings import log_to_stderr
+from florin_server.config import Settings
+log_to_stderr(Settings(log_format="json"), 2)
+warnings.warn("an old call", DeprecationWarning)
+warnings.warn("two\\nlines", UserWarning)
+logging.getLogger("uvicorn.error").error("of uvicorn")
+logging.getLogger("aiohttp.client").warning("of aiohttp")
+class Ends:
+    def __del__(self):
+        raise ValueError("at the end")
+Ends()
+def breaks():
+    raise ValueError("in a thread")
+one = threading.Thread(target=breaks)
+one.start()
+one.join()
+announce("Stopping")
+try:
+    fail("Florin does not start", "the port is taken")
+except SystemExit:
+    raise ValueError("password=hunter22 of nobody")
+"""
+
+
+def test_whatever_a_service_writes_to_stderr_is_json_in_json_mode(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", _WRITES],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    told = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {one["process"] for one in told} == {"2"}
+    text = " ".join(f"{one['message']} {one.get('error', '')}" for one in told)
+    for part in (
+        "an old call",
+        "of uvicorn",
+        "of aiohttp",
+        "at the end",
+        "in a thread",
+        "Stopping",
+        "Florin does not start: the port is taken",
+        "nobody caught ValueError",
+    ):
+        assert part in text
+    assert "hunter22" not in done.stderr
+
+
+@pytest.mark.parametrize("form", [JsonLines, Lines])
+def test_line_about_another_process_names_that_one(form):
+    record = line("it ended")
+    record.__dict__.update(logs.about_process(0))
+    told = form(Redactor(), process=7).format(record)
+    assert ('"process":"1"' in told) or ("process=1" in told)
+    assert "7" not in told.partition("it ended")[2]

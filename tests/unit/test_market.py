@@ -45,6 +45,14 @@ def test_a_price_holds_until_it_is_too_old():
     assert one.rate(NOW + 300 * S + 1) is None
 
 
+def test_price_from_before_the_clock_was_set_back_is_replaced_and_not_believed():
+    one, back = kept(), NOW - 7200 * S
+    one.take("2500", NOW, NOW)
+    assert one.rate(back) is None
+    one.take("2600", back, back)
+    assert (one.fault, one.rate(back)) == ("", Rate("2600", "one", back))
+
+
 def test_a_source_that_is_silent_keeps_its_price_for_the_time():
     one = kept()
     one.take("2500", NOW, NOW)

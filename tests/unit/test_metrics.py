@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 import sys
 from contextvars import copy_context
+from dataclasses import replace
 
 import pytest
+from florin_server.boot.servers.loop_lag import measure_loop_lag
 from florin_server.domain.conditions import Condition, ConditionName, State
 from florin_server.flows.app import Wallet
 from florin_server.flows.operator.executors import Executor
 from florin_server.flows.operator.figures import Backlog, Books, Figures, Heap, Shared, Webhooks
+from florin_server.flows.operator.process import Disk, ProcessFacts, ProcessFigures
 from florin_server.flows.operator.system import Chain, GasStatus
 from florin_server.meters import Meters
-from florin_server.rails.types import NodeState
-from florin_server.web.metrics import LABELS, Known, families
+from florin_server.rails.connection.jsonrpc import JsonRpc
+from florin_server.rails.types import NodeState, RailUnavailable
+from florin_server.store.engine.store import PoolUse
+from florin_server.web.metrics import FROM_STORE, LABELS, Known, families
+from florin_server.web.process_metrics import ProcessMetrics
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
@@ -38,7 +44,8 @@ def chain(*nodes: NodeState, problem: str = "") -> Chain:
         Condition(ConditionName.RELAYER_FUNDS_LOW, funds, problem, 1),
         Condition(ConditionName.NODES_DISAGREE, State.OK, "", 1),
     )
-    return Chain(BASE, 92, 4, SENDER, problem, conditions, nodes, gas, 9, 10, 11)
+    times = (None, None) if problem else (0.2, 10.4)
+    return Chain(BASE, 92, 4, SENDER, problem, conditions, nodes, gas, 9, 10, 11, *times)
 
 
 def figures(*chains: Chain, paused_at_us: int | None = None) -> Figures:
@@ -56,6 +63,7 @@ def figures(*chains: Chain, paused_at_us: int | None = None) -> Figures:
         writes_queued=13,
         tasks=14,
         listening=True,
+        machine_ahead_us=-2_500_000,
         held={"merchant": 2, "page": 0},
         conditions=[lists],
         books=[Books(BASE, 95_000_000, [Wallet(SENDER, COIN, 5, 7)])],
@@ -85,6 +93,7 @@ def test_every_figure_is_a_metric():
     values = told(figures(chain(node("a.example")), paused_at_us=1))
     of_all = {key[0].removeprefix("florin_"): v for key, v in values.items() if len(key) == 1}
     assert of_all == {
+        "store_up": 1,
         "payments_processing": 5,
         "payments_blocked": 6,
         "payment_oldest_unfinished_seconds": 60,
@@ -98,6 +107,7 @@ def test_every_figure_is_a_metric():
         "webhook_oldest_undelivered_seconds": 7,
         "webhook_endpoints_paused": 2,
         "hints_listening": 1,
+        "machine_clock_ahead_seconds": -2.5,
         "limit_processes": 3,
         "limit_budgets_shared": 14,
         "limit_exchange_age_seconds": 1.5,
@@ -121,6 +131,8 @@ def test_every_figure_is_a_metric():
         "florin_chain_payers_paused": 1,
         "florin_chain_payments_paused": 2,
         "florin_chain_payments_given_up": 3,
+        "florin_chain_block_seconds": 0.2,
+        "florin_chain_settle_seconds": 10.4,
         "florin_books_compared_timestamp_seconds": 95,
     }
     of_node = {key[0]: value for key, value in values.items() if "a.example" in key}
@@ -137,9 +149,101 @@ def test_every_figure_is_a_metric():
     assert values["florin_wallet_booked_minor_units", SENDER, COIN] == 7
 
 
+def test_without_the_store_what_is_read_from_it_is_left_out():
+    whole = figures(chain(node("a.example")))
+    names = {key[0] for key in told(whole)}
+    values = told(replace(whole, store_up=False))
+    left = {key[0] for key in values}
+    assert values["florin_store_up",] == 0
+    assert values["florin_tasks",] == 14
+    assert values["florin_chain_head_block", BASE] == 92
+    assert names - left == {f"florin_{one}" for one in FROM_STORE}
+
+
+def process(**changes) -> ProcessFigures:
+    known = ProcessFigures(
+        facts=ProcessFacts(restarts=3, certificate_until_s=1_800_000_000.0),
+        pools={"read": PoolUse(2, 4, 5), "write": PoolUse(0, 1, 0)},
+        leases={SENDER: True, COIN: False},
+        node_calls={(BASE, "eth_call"): 7, (BASE, "other"): 1},
+        disk=Disk(100, 1000),
+    )
+    return replace(known, **changes)
+
+
+def told_of_process(known: ProcessFigures) -> dict[tuple[str, ...], float]:
+    registry = CollectorRegistry()
+    registry.register(ProcessMetrics(known))
+    return samples(registry)
+
+
+def test_every_figure_of_a_process_is_a_metric():
+    assert told_of_process(process()) == {
+        ("florin_store_connections_in_use", "read"): 2,
+        ("florin_store_connections_in_use", "write"): 0,
+        ("florin_store_connections_max", "read"): 4,
+        ("florin_store_connections_max", "write"): 1,
+        ("florin_store_connection_waiters", "read"): 5,
+        ("florin_store_connection_waiters", "write"): 0,
+        ("florin_lease_held", f"relayer:{SENDER}"): 1,
+        ("florin_lease_held", f"relayer:{COIN}"): 0,
+        ("florin_node_calls_total", BASE, "eth_call"): 7,
+        ("florin_node_calls_total", BASE, "other"): 1,
+        ("florin_supervisor_restarts_total",): 3,
+        ("florin_certificate_expiry_timestamp_seconds",): 1_800_000_000,
+        ("florin_home_free_bytes",): 100,
+        ("florin_home_size_bytes",): 1000,
+    }
+
+
+def test_process_without_supervisor_certificate_pools_and_disk_omits_them():
+    found = told_of_process(process(facts=ProcessFacts(), pools={}, disk=None))
+    assert {name for name, *_ in found} == {"florin_lease_held", "florin_node_calls_total"}
+
+
+async def test_event_loop_lag_is_what_a_sleep_lasts_too_long():
+    meters, now = Meters(), [0.0]
+    late = iter([0.0, 0.3, 2.0])
+
+    async def sleep(seconds: float) -> None:
+        now[0] += seconds + next(late)
+
+    with pytest.raises(RuntimeError):
+        # the last one ends it
+        await measure_loop_lag(meters, sleep, lambda: now[0])
+    values = samples(meters.registry)
+    assert values["florin_event_loop_lag_seconds_count",] == 3
+    assert values["florin_event_loop_lag_seconds_sum",] == pytest.approx(2.3)
+
+
+class DeadTransport:
+    async def send(self, payload: bytes) -> bytes:
+        raise RailUnavailable("nobody answers")
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_methods_of_nodes_are_counted_in_bounds_whether_they_are_answered_or_not():
+    rpc = JsonRpc(DeadTransport())
+    with pytest.raises(RailUnavailable):
+        await rpc.batch([("eth_call", ()), ("eth_call", ())])
+    with pytest.raises(RailUnavailable):
+        await rpc.call("eth_chainId")
+    assert rpc.by_method == {"eth_call": 2, "eth_chainId": 1}
+    with pytest.raises(RailUnavailable):
+        await rpc.batch([(f"method_{n}", ()) for n in range(1000)])
+    assert len(rpc.by_method) == 65
+    assert rpc.by_method["other"] == 1000 - 62
+    assert rpc.calls == 1003
+
+
 def test_what_is_wrong_is_zero_and_not_a_label():
     values = told(figures(chain(node("a.example", "x" * 100), problem='no "gas"\n')))
     assert values["florin_chain_ok", BASE] == 0
+    # what was not measured is no figure
+    assert ("florin_chain_block_seconds", BASE) not in values
+    assert ("florin_chain_settle_seconds", BASE) not in values
     assert values["florin_chain_condition", BASE, "relayer_funds_low"] == 2
     assert values["florin_chain_condition", BASE, "nodes_disagree"] == 0
     assert values["florin_node_ok", BASE, "a.example", "1"] == 0
@@ -155,7 +259,11 @@ def test_nodes_of_one_host_are_two():
 def test_what_is_counted():
     meters = Meters()
     meters.expect(BASE, [SENDER])
+    meters.begin("rest")
+    meters.begin("rest")
+    meters.begin("grpc")
     meters.request("rest", "MerchantService.CreatePayment", "201", 0.004)
+    meters.loop_lag(0.2)
     meters.changed("processing")
     meters.settled(BASE, "succeeded", 12.0)
     meters.transaction(BASE, "reverted")
@@ -170,6 +278,10 @@ def test_what_is_counted():
     assert values[f"{request}_bucket", *slower] == 0
     faster = ("201", "0.005", "MerchantService.CreatePayment", "rest")
     assert values[f"{request}_bucket", *faster] == 1
+    assert values["florin_requests_in_flight", "rest"] == 1
+    assert values["florin_requests_in_flight", "grpc"] == 1
+    assert values["florin_event_loop_lag_seconds_bucket", "0.1"] == 0
+    assert values["florin_event_loop_lag_seconds_bucket", "0.25"] == 1
     assert values["florin_payment_changes_total", "processing"] == 1
     assert values["florin_payment_changes_total", "failed"] == 0
     assert values["florin_settlement_duration_seconds_count", BASE, "succeeded"] == 1
@@ -248,7 +360,8 @@ def test_names_are_those_that_prometheus_asks_for():
     for one in families():
         assert re.fullmatch(r"florin_[a-z][a-z_]*", one.name)
         assert (one.kind == "counter") is one.name.endswith("_total"), one.name
-        assert (one.kind == "histogram") is one.name.endswith("_duration_seconds"), one.name
+        timed = ("_duration_seconds", "_lag_seconds")
+        assert (one.kind == "histogram") is one.name.endswith(timed), one.name
         assert not re.search(r"milli|micro|_ms\b|_us\b", one.name), one.name
         assert one.tells
         assert not one.labels or set(one.labels) <= LABELS.keys()
@@ -259,7 +372,11 @@ def test_the_reference_tells_every_metric_that_is_told():
         re.findall(r"^\| `(florin_\w+)`", text_of("docs/reference/metrics.md"), re.MULTILINE)
     )
     meters = Meters()
-    collected = [*Known(figures(chain(node("a.example")))).collect(), *meters.registry.collect()]
+    collected = [
+        *Known(figures(chain(node("a.example")))).collect(),
+        *ProcessMetrics(process()).collect(),
+        *meters.registry.collect(),
+    ]
     suffix = {"counter": "_total"}
     assert named == {f"{one.name}{suffix.get(one.type, '')}" for one in collected}
     assert named == {one.name for one in families()}

@@ -9,7 +9,9 @@ from florin_server.domain.money import (
     TokenUnit,
     convert_up,
     parse_unit,
+    share_up,
     spelled,
+    suggest_unit,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,14 +69,13 @@ def test_minor_digits_follow_iso_4217(code, decimals):
     assert CURRENCIES[code].decimals == decimals
 
 
-def test_every_currency_has_a_code_a_name_and_a_maximum():
+def test_every_currency_has_a_code_and_a_name():
     for code, currency in CURRENCIES.items():
         assert code == currency.code == currency.symbol
         assert len(code) == 3
         assert code.isascii()
         assert code.isupper()
         assert currency.name == currency.name.strip() != ""
-        assert currency.max_value == 100_000_000 * 10**currency.decimals
 
 
 def test_no_currency_is_listed_twice():
@@ -137,3 +138,35 @@ def test_what_people_read_is_exact(value, decimals):
 
 def test_amounts_have_a_digit_before_the_point():
     assert [spelled(1, 0), spelled(1, 2), spelled(1250, 2)] == ["1", "0.01", "12.50"]
+
+
+@pytest.mark.parametrize(
+    ("value", "basis_points", "share"),
+    [
+        *((0, 100, 0), (1, 1, 1), (100, 100, 1), (101, 100, 2), (199, 100, 2), (200, 100, 2)),
+        *((10_001, 1, 2), (7, 10_000, 7), (7, 0, 0), (2**256 - 1, 1, (2**256 - 1) // 10_000 + 1)),
+    ],
+)
+def test_share_of_an_amount_is_rounded_up(value, basis_points, share):
+    assert share_up(value, basis_points) == share
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("USD", "iso4217/USD"),
+        ("usd", "iso4217/USD"),
+        ("ISO4217/usd", "iso4217/USD"),
+        ("iso-4217:EUR", "iso4217/EUR"),
+        (ASSET, f"caip19/{ASSET}"),
+        ("XYZ", None),
+        ("dollars", None),
+        ("iso4217/", None),
+        ("caip19/x", None),
+        ("", None),
+    ],
+)
+def test_nearest_unit_is_suggested(text, unit):
+    assert suggest_unit(text) == unit
+    if unit is not None:
+        assert str(parse_unit(unit)) == unit

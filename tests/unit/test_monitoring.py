@@ -10,7 +10,7 @@ from typing import Any
 import promql_parser as promql
 import pytest
 import yaml
-from florin_server.web.metrics import families
+from florin_server.web.metrics import FROM_STORE, families
 
 from tests.support.documents import ROOT, text_of
 from tools import dashboard
@@ -131,6 +131,17 @@ def test_an_alert_says_what_to_do(rule):
 def test_every_alert_has_its_section_and_every_section_its_alert():
     sections = re.findall(r"^## (\w+)\n\n(\S)", text_of("docs/alarms.md"), re.MULTILINE)
     assert [name for name, _ in sections] == [rule["alert"] for rule in RULES]
+
+
+def test_every_runbook_names_the_database():
+    sections = re.split(r"^## ", text_of("docs/alarms.md"), flags=re.MULTILINE)[1:]
+    assert [one.splitlines()[0] for one in sections if "database" not in one] == []
+
+
+def test_store_that_is_away_pages_by_a_metric_that_needs_no_store():
+    (rule,) = [one for one in RULES if one["alert"] == "FlorinStoreIsAway"]
+    assert rule["labels"]["severity"] == "page"
+    assert told(rule["expr"]).isdisjoint(f"florin_{one}" for one in FROM_STORE)
 
 
 def test_every_metric_is_in_a_panel():

@@ -52,6 +52,8 @@ def test_a_colour_that_can_be_read_stays_as_it_is():
         {"wallets": [{"name": "X", "url": "javascript:alert('{url}')"}]},
         {"wallets": [{"name": "", "url": "https://wallet.example/{url}"}]},
         {"explorers": {"eip155:1": "https://explorer.example/"}},
+        {"nodes": {"eip155:1": "http://node.example/"}},
+        {"nodes": {"eip155:1": "https://name:key@node.example/"}},
     ],
 )
 def test_settings_that_would_break_a_page_are_refused(wrong):

@@ -27,3 +27,9 @@ def test_those_that_were_used_last_stay():
     assert recent.get("a", now_us=0) == "a"
     recent.keep("c", "c", now_us=0)
     assert [recent.get(key, now_us=0) for key in ("a", "b", "c")] == ["a", None, "c"]
+
+
+def test_value_that_was_kept_before_the_clock_was_set_back_is_looked_up_again():
+    recent: Recent[str] = Recent(size=2, age_us=10)
+    recent.keep("a", "told", now_us=100)
+    assert recent.get("a", now_us=99) is None

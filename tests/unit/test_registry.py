@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import date
 from itertools import chain
+from pathlib import Path
 
 import pytest
+from florin_server.boot.chains.finality_rules import list_missing
 from florin_server.chains.solana.spl import pubkey
 from florin_server.domain.caip import canonical_asset, checksum_address, parse_chain
 from florin_server.domain.money import CURRENCIES
 from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.networks.known_networks import NETWORKS, UNSUPPORTED
 from florin_server.rails.networks.registry import (
-    NETWORKS,
     Claim,
     contradiction,
     defaults_of,
     network,
+    unsupported,
 )
 from florin_server.rails.solana.settings import SolanaChain
 from pydantic import ValidationError
@@ -42,8 +46,9 @@ def named(rows):
 @pytest.mark.parametrize("one", NETWORKS, ids=lambda one: one.name)
 def test_every_network_is_well_formed(one):
     assert str(parse_chain(one.id)) == one.id
-    assert canonical_asset(one.coin_id) == one.coin_id
-    assert one.coin.decimals == (18 if one.id.startswith("eip155:") else 9)
+    if one.coin is not None:
+        assert canonical_asset(one.coin_id) == one.coin_id
+        assert one.coin.decimals == (18 if one.id.startswith("eip155:") else 9)
     assert one.pace.confirmations >= 1
     assert 100 <= one.pace.poll_ms <= 15_000
     assert one.pace.eta_s >= 1
@@ -61,6 +66,75 @@ def test_a_chain_stalls_after_what_was_said_of_it():
     for wrong in (-1, 1, 59, 86_401):
         with pytest.raises(ValidationError):
             evm(stalled_after_s=wrong)
+
+
+@pytest.mark.parametrize("one", NETWORKS, ids=lambda one: one.name)
+def test_every_network_names_its_finality_rule(one):
+    assert one.pace.confirmations >= (2 if one.id.startswith("eip155:") else 1)
+    if one.id.startswith("eip155:"):
+        assert one.pace.final_after_s > 0
+        made = EvmChain(chain_id=int(one.id[7:]), settler=SETTLER, treasury=TREASURY)
+        assert (made.final_after_s, made.finality_tag) == (
+            one.pace.final_after_s,
+            one.pace.finality_tag,
+        )
+
+
+@pytest.mark.parametrize("one", [*NETWORKS, *UNSUPPORTED], ids=lambda one: one.name)
+def test_every_network_names_its_source_and_the_day_of_its_check(one):
+    assert len(one.source) > 10
+    assert date(2026, 1, 1) <= date.fromisoformat(one.checked) <= date(2027, 12, 31)
+
+
+@pytest.mark.parametrize("one", NETWORKS, ids=lambda one: one.name)
+def test_gas_is_paid_in_a_coin_or_in_a_registered_token_of_six_decimals(one):
+    assert (one.coin is None) == (one.fee_token is not None)
+    if one.fee_token is None:
+        assert one.gas_money is one.coin
+    else:
+        assert one.fee_token == checksum_address(one.fee_token)
+        assert (one.gas_money.decimals, one.coin_id) == (6, None)
+
+
+def test_limits_of_a_network_are_defaults_that_settings_allow():
+    sei, hyper, tempo = (evm(chain_id=number) for number in (1329, 999, 4217))
+    assert (sei.gas_max, hyper.gas_max) == (9_000_000, 1_900_000)
+    assert (tempo.payment_gas_max, tempo.gas_max) == (2_000_000, 15_000_000)
+    assert tempo.fee_token == "0x20c0000000000000000000000000000000000000"
+    assert tempo.native_asset == f"eip155:4217/erc20:{tempo.fee_token}"
+    assert evm().native_asset == "eip155:8453/slip44:60"
+    with pytest.raises(ValidationError, match="has no coin to take"):
+        evm(chain_id=4217, coin={"name": "Ether", "symbol": "ETH"})
+
+
+def test_every_network_is_in_the_documents_with_its_rule_or_the_reason_why_not():
+    page = (Path(__file__).parents[2] / "docs" / "chains.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    for one in NETWORKS:
+        if not one.id.startswith("eip155:"):
+            continue
+        pace = one.pace
+        tag = pace.finality_tag if pace.finality_tag == "none" else f"`{pace.finality_tag}`"
+        rule = f"| {pace.final_after_s} s | {pace.confirmations} | {tag} |"
+        assert any(f"{one.name} ({one.id[7:]})" in row and rule in row for row in rows), one.name
+    for other in UNSUPPORTED:
+        assert any(f"{other.name} ({other.id[7:]})" in row for row in rows), other.name
+
+
+def test_only_a_live_chain_with_a_count_alone_lacks_a_finality_rule():
+    own = {"chain_id": 424_242, "name": "Own", "live": True, "confirmations": 7}
+    (told,) = list_missing([evm(), evm(**own), evm(**own | {"live": False})])
+    assert told.startswith("Own: 7 blocks alone make a payment final")
+    ruled = [evm(**own, final_after_s=9), evm(**own, finality_tag="safe")]
+    solana = SolanaChain(reference=SOLANA, treasury="1" * 32, tokens=("EURC",))
+    assert list(list_missing([*ruled, solana])) == []
+
+
+def test_unsupported_networks_are_not_registered():
+    for one in UNSUPPORTED:
+        assert unsupported(one.id) is one
+        assert network(one.id) is None
+    assert unsupported("eip155:1") is None
 
 
 @named(TOKENS)
@@ -88,6 +162,8 @@ def test_nothing_is_there_twice():
     everything = chain(
         (one.id for one in NETWORKS),
         (one.name for one in NETWORKS),
+        (one.id for one in UNSUPPORTED),
+        (one.name for one in UNSUPPORTED),
         (of.asset_id(token.address) for of, token in TOKENS),
         ((of.id, token.symbol.casefold()) for of, token in TOKENS),
     )

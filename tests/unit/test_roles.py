@@ -29,7 +29,7 @@ ROLES: dict[str, Any] = {
 # what every chain has; the others are None where a chain has them not
 ALWAYS = {"offers", "terms", "verifier", "relay", "observer", "nodes"}
 ONLY_EVM = {"blocks", "direct", "account_nonces", "gas"}
-ONLY_SOLANA = {"durable_nonces", "token_accounts"}
+ONLY_SOLANA = {"durable_nonces", "token_accounts", "treasury_history"}
 
 
 class Nowhere:

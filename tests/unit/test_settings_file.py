@@ -118,8 +118,10 @@ def test_a_home_that_one_is_in_has_one_file(here):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"quote_s = ", "Invalid value"),
-        (b"\xff", "utf-8"),
+        (b"quote_s = ", "line 1: this is not valid TOML: Invalid value"),
+        (b"quote_s = 1\n\nquote_s = 2\n", "line 3: quote_s is written twice"),
+        (b"[webhooks]\nx = 1\n[webhooks]\n", "line 3: the table webhooks is written twice"),
+        (b"quote_s = 1\n\xff", "line 2: this is not UTF-8 text"),
         (b"home = 5", "home is not the path of a folder"),
     ],
 )

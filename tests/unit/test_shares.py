@@ -168,5 +168,5 @@ def test_a_dry_run_may_use_no_more_than_the_payment_later(signature_bytes, by_ke
     call = one(form.pay)
     zeros = call.count(0)
     spent_on_data = 21_000 + 16 * (len(call) - zeros) + 4 * zeros
-    assert dry_run_gas(call, by_key=by_key) == spent_on_data + form.pay.gas
+    assert dry_run_gas(call, form.pay.gas) == spent_on_data + form.pay.gas
     assert payment_share(form.pay.gas, form.pay.size) > form.pay.gas

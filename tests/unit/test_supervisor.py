@@ -179,6 +179,7 @@ async def test_one_that_dies_is_started_again_after_ever_longer_pauses(caplog):
             await until(lambda n=number: len(world.made), 3 + number)
             await until(lambda: world.supervisor.children[0] is world.made[-1])
         assert world.supervisor.children[1] is world.made[1]
+        assert world.supervisor.restarts == [len(pauses), 0]
         # the next one is told whose leases are free
         assert world.dead[2:] == [["owner-0"], *([f"owner-{n}"] for n in range(2, 8))]
     assert "process 1 (0) was ended by signal 11" in caplog.text

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.domain.urls import URL_CHARS_MAX, is_https_url, with_parameter
+from florin_server.domain.urls import (
+    URL_CHARS_MAX,
+    UrlError,
+    canonical_url,
+    is_https_url,
+    to_ascii_url,
+    with_parameter,
+)
+from yarl import URL
 
 
 @pytest.mark.parametrize(
@@ -78,3 +86,120 @@ def test_a_url_that_every_parser_reads_alike(url):
 )
 def test_a_url_that_some_parser_reads_otherwise(url):
     assert not is_https_url(url)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "https://bücher.example/straße",
+        "https://BÜCHER.example/straße",
+        "HTTPS://xn--bcher-kva.example/stra%c3%9fe",
+        "https://XN--BCHER-KVA.EXAMPLE:443/stra%C3%9Fe",
+        "https://bücher.example./straße",
+        "https://bücher。example/straße",
+        "https://bu\u0308cher.example/straße",
+        "https://bücher.example:/straße#top",
+        "https://bücher.example:0443/./a/../stra%C3%9f%65",
+        "https://bücher.example/%2E/straße?",
+    ],
+)
+def test_spellings_of_one_url_are_one(spelling):
+    assert canonical_url(spelling) == "https://xn--bcher-kva.example/stra%C3%9Fe"
+
+
+@pytest.mark.parametrize(
+    ("url", "canonical"),
+    [
+        ("https://shop.example", "https://shop.example/"),
+        ("https://shop.example?a=ü", "https://shop.example/?a=%C3%BC"),
+        ("https://shop.example:8443/a", "https://shop.example:8443/a"),
+        ("https://shop.example:80/a", "https://shop.example:80/a"),
+        # what is reserved means something else if it is encoded
+        ("https://shop.example/a%2fb", "https://shop.example/a%2Fb"),
+        ("https://shop.example/a%3Fb?c%26d", "https://shop.example/a%3Fb?c%26d"),
+        ("https://shop.example/%zz%", "https://shop.example/%25zz%25"),
+        ("https://shop.example/a|b<c>", "https://shop.example/a%7Cb%3Cc%3E"),
+        ("https://shop.example/../../a/b/..", "https://shop.example/a/"),
+        ("https://shop.example//a//", "https://shop.example//a//"),
+        ("https://faß.example/", "https://xn--fa-hia.example/"),
+        ("https://a_b.example/", "https://a_b.example/"),
+        ("https://[2001:DB8:0:0::1]/", "https://[2001:db8::1]/"),
+        ("https://[::1]:8443/", "https://[::1]:8443/"),
+        ("https://192.0.2.1./", "https://192.0.2.1/"),
+    ],
+)
+def test_a_url_has_one_spelling(url, canonical):
+    assert canonical_url(url) == canonical
+    assert canonical_url(canonical) == canonical
+    # it is what the client sends, too
+    assert str(URL(canonical)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("https://shop.example/a b", "blanks"),
+        ("https://shop.example\\a", "backslashes"),
+        ("https://shop.example/\ud800", "valid Unicode"),
+        ("https://me@bücher.example/", "without a user"),
+        ("https://@shop.example/", "without a user"),
+        ("http://shop.example/", "absolute https URL"),
+        ("https:///a", "absolute https URL"),
+        ("//bücher.example/", "absolute https URL"),
+        ("https://bücher.example:x/", "absolute https URL"),
+        ("https://shop.example:0/", "port above 0"),
+        ("https://\u202ebücher.example/", "internationalized"),
+        ("https://xn--a.example/", "internationalized"),
+        ("https://a..example/", "no host name"),
+        ("https://%65xample.com/", "no host name"),
+        ("https://shop<.example/", "no host name"),
+        ("https://" + "a" * 64 + ".example/", "no host name"),
+        ("https://127.1/", "IPv4"),
+        ("https://0x7f.1/", "IPv4"),
+        ("https://2130706433/", "IPv4"),
+        ("https://017.0.0.1/", "IPv4"),
+        ("https://１２７.1/", "IPv4"),
+        ("https://[::g]/", "https URL|IPv6"),
+        ("https://shop.example/" + "ü" * 400, "percent-encoded"),
+        ("https://shop.example/" + "a" * URL_CHARS_MAX, "at most"),
+    ],
+)
+def test_a_url_that_cannot_be_converted_has_a_reason(url, reason):
+    with pytest.raises(UrlError, match=reason):
+        canonical_url(url)
+
+
+def test_http_is_allowed_where_it_is_asked_for():
+    assert canonical_url("http://Shop.example:80", with_http=True) == "http://shop.example/"
+    assert canonical_url("http://a.example:443", with_http=True) == "http://a.example:443/"
+
+
+@pytest.mark.parametrize(
+    ("url", "ascii_"),
+    [
+        ("https://Shop.example/%7ea?b#c", "https://Shop.example/%7ea?b#c"),
+        ("https://bücher.example/danke?name=Jürgen#früh",
+         "https://xn--bcher-kva.example/danke?name=J%C3%BCrgen#fr%C3%BCh"),
+        ("https://shop.example:8443/ü/../%7e", "https://shop.example:8443/%C3%BC/../%7e"),
+        ("https://bücher.example?ü", "https://xn--bcher-kva.example?%C3%BC"),
+        ("https://bücher.example", "https://xn--bcher-kva.example"),
+    ],
+)  # fmt: skip
+def test_a_url_of_a_buyer_is_converted_and_otherwise_kept(url, ascii_):
+    assert to_ascii_url(url) == ascii_
+    assert is_https_url(ascii_)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://bücher.example/", "absolute https URL"),
+        ("https://me:secret@bücher.example/", "without a user"),
+        ("https://bücher.example/a b", "blanks"),
+        ("https://shop.example/" + "ü" * 400, "at most"),
+        ("", "absolute https URL"),
+    ],
+)
+def test_a_url_of_a_buyer_that_cannot_be_converted_has_a_reason(url, reason):
+    with pytest.raises(UrlError, match=reason):
+        to_ascii_url(url)

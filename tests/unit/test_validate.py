@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from florin.v1 import (
     account_pb2,
@@ -12,10 +14,15 @@ from florin.v1 import (
     operator_pb2,
     partner_pb2,
     payment_pb2,
+    webhook_service_pb2,
 )
 from florin_server.domain.errors import FlorinError
 from florin_server.rpc.server.validate import Validator
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
+SERVICES = (admin_pb2, gateway_pb2, merchant_pb2, operator_pb2, webhook_service_pb2)
 USD = {"unit": "iso4217/USD", "value": "1250"}
 
 
@@ -68,9 +75,32 @@ def test_the_length_of_texts_counts_characters():
     assert faults(create()) == {}
 
 
-@pytest.mark.parametrize("control", [*map(chr, range(32)), "\x7f"])
+@pytest.mark.parametrize(
+    "control", [*map(chr, range(32)), *map(chr, range(0x7F, 0xA0)), "\u202e", "\u2066", "\u2028"]
+)
 def test_control_characters(control):
     assert set(faults(create(reference_id=f"a{control}b"))) == {"referenceId"}
+
+
+JSON_CONTROLS = ["\\u0000", "\\u000a", "\\u009b", "\\u202e", "\x9b", "\u2066"]
+
+
+@pytest.mark.parametrize("control", JSON_CONTROLS)
+def test_control_characters_in_json_are_refused_escaped_or_not(control):
+    told = "has control characters"
+    data = f'{{"fields": [{{"id": "fullName", "value": "a{control}b"}}]}}'
+    request = gateway_pb2.FetchActionRequest(option_id="x", collected_data_json=data)
+    assert faults(request) == {"collectedData": f"{told} in fields[0].value"}
+    result = gateway_pb2.ActionResult(
+        type=gateway_pb2.ACTION_RESULT_TYPE_WALLET_RPC, output_json=['"0x"', f'"a{control}b"']
+    )
+    confirm = gateway_pb2.ConfirmPaymentRequest(option_id="x", results=[result])
+    assert faults(confirm) == {"results[0].data[1]": told}
+
+
+def test_lone_surrogate_in_json_is_refused():
+    request = gateway_pb2.FetchActionRequest(option_id="x", collected_data_json='"\\ud800"')
+    assert set(faults(request)) == {"collectedData"}
 
 
 def test_faults_inside_lists_name_their_place():
@@ -183,3 +213,43 @@ def test_a_path_field_of_a_call_with_a_body_is_a_parameter():
     with pytest.raises(FlorinError) as caught:
         Validator.of(operator["CreateApiKey"])(partner_pb2.CreateApiKeyRequest())
     assert caught.value.code == "params_validation"
+
+
+def requests() -> Iterator[Descriptor]:
+    """The request messages of all RPCs of this service."""
+    for module in SERVICES:
+        for service in module.DESCRIPTOR.services_by_name.values():
+            for method in service.methods:
+                yield method.input_type
+
+
+def with_nul(descriptor: Descriptor, depth: int = 4) -> Iterator[tuple[Message, str]]:
+    """Yield a message for each text that it may hold, with a NUL in that text, and its path."""
+    make = GetMessageClass(descriptor)
+    for field in descriptor.fields:
+        message = make()
+        if field.type == FieldDescriptor.TYPE_STRING:
+            if field.is_repeated:
+                getattr(message, field.name).append("a\0b")
+                yield message, f"{field.json_name}[0]"
+            else:
+                setattr(message, field.name, "a\0b")
+                yield message, field.json_name
+        elif field.message_type is not None and depth:
+            for inner, path in with_nul(field.message_type, depth - 1):
+                message = make()
+                if field.is_repeated:
+                    getattr(message, field.name).append(inner)
+                    yield message, f"{field.json_name}[0].{path}"
+                else:
+                    getattr(message, field.name).CopyFrom(inner)
+                    yield message, f"{field.json_name}.{path}"
+
+
+@pytest.mark.parametrize("descriptor", list(requests()), ids=lambda one: one.name)
+def test_nul_is_refused_in_every_text_of_every_request(descriptor):
+    validator = Validator(descriptor)
+    for message, path in with_nul(descriptor):
+        with pytest.raises(FlorinError) as caught:
+            validator(message)
+        assert path in {issue.field for issue in caught.value.issues}

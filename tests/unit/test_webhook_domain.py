@@ -11,8 +11,7 @@ from email.utils import format_datetime
 import pytest
 from florin_client import webhooks
 from florin_server.domain.payments.payment import (
-    CancelledReason,
-    FailureCode,
+    Option,
     Refund,
     RefundStatus,
     Status,
@@ -21,14 +20,21 @@ from florin_server.domain.payments.state import CREATED
 from florin_server.domain.webhooks import schedule, signing
 from florin_server.domain.webhooks.endpoint import (
     EVENT_TYPES,
+    PAYMENT_TYPES,
     Endpoint,
     EndpointState,
     Waiting,
     type_of,
     type_of_refund,
 )
-from florin_server.domain.webhooks.past import as_of, refund_as_of
 from florin_server.domain.webhooks.signing import Keys
+from florin_server.domain.webhooks.snapshot import (
+    PaymentEvent,
+    PaymentSettlement,
+    fee_terms,
+    refund_as_of,
+    snapshot_at,
+)
 from standardwebhooks import Webhook
 
 from tests.support.store_kit import LATER_US, payment
@@ -67,19 +73,43 @@ def test_an_old_secret_is_right_while_it_overlaps():
         verified(signed(new))
 
 
+def family(headers, name):
+    """The headers of one family alone."""
+    return {key: value for key, value in headers.items() if key.startswith(f"{name}-")}
+
+
+def test_both_families_of_headers_have_equal_values_and_either_is_enough():
+    headers = signed()
+    assert len(headers) == 6
+    values = [list(family(headers, name).values()) for name in ("webhook", "svix")]
+    assert values[0] == values[1]
+    for name in ("webhook", "svix"):
+        assert verified(family(headers, name)) == {"type": "payment.succeeded"}
+    # a family that is not complete is not mixed with the other
+    mixed = {**family(headers, "svix"), "webhook-id": "evt_9_9"}
+    assert verified(mixed) == {"type": "payment.succeeded"}
+
+
+@pytest.mark.parametrize("body", [b"[]", b"null", b"1", b'"payment.succeeded"'])
+def test_a_body_that_is_no_object_is_refused(body):
+    with pytest.raises(webhooks.WebhookError, match="no JSON object"):
+        verified(signed(body=body), body=body)
+
+
 @pytest.mark.parametrize("key", [KEYS.secret, KEYS.public_key])
-@pytest.mark.parametrize("part", ["webhook-id", "webhook-timestamp", "body", "webhook-signature"])
-def test_whatever_is_changed_is_noticed(part, key):
-    headers, body = signed(), BODY
+@pytest.mark.parametrize("name", ["webhook", "svix"])
+@pytest.mark.parametrize("part", ["id", "timestamp", "body", "signature"])
+def test_whatever_is_changed_is_noticed(part, key, name):
+    headers, body = family(signed(), name), BODY
     if part == "body":
         body = BODY.replace(b"succeeded", b"cancelled")
     else:
         changed = {
-            "webhook-id": "evt_2_0",
-            "webhook-timestamp": str(NOW + 1),
-            "webhook-signature": "v1,AAAA v1a,AAAA v1 v2,x v1,!",
+            "id": "evt_2_0",
+            "timestamp": str(NOW + 1),
+            "signature": "v1,AAAA v1a,AAAA v1 v2,x v1,!",
         }
-        headers = {**headers, part: changed[part]}
+        headers = {**headers, f"{name}-{part}": changed[part]}
     with pytest.raises(webhooks.WebhookError, match="no signature is right"):
         verified(headers, key, body)
 
@@ -96,7 +126,7 @@ def test_what_was_signed_long_ago_is_refused_and_so_is_the_future():
 
 @pytest.mark.parametrize("name", ["webhook-id", "webhook-timestamp", "webhook-signature"])
 def test_a_missing_header_is_named(name):
-    headers = signed()
+    headers = family(signed(), "webhook")
     del headers[name]
     with pytest.raises(webhooks.WebhookError, match=name):
         verified(headers)
@@ -130,7 +160,8 @@ def test_every_status_that_can_be_come_to_is_told():
     assert type_of("confirm_refused", Status.REQUIRES_ACTION) is None
     told = {type_of("clock", status) for status in Status} - {None}
     refunds = {type_of_refund(status) for status in RefundStatus}
-    assert {*told, "payment.created", *refunds} == set(EVENT_TYPES)
+    assert {*told, "payment.created", "payment.settled", *refunds} == set(EVENT_TYPES)
+    assert set(PAYMENT_TYPES) == set(EVENT_TYPES) - refunds
 
 
 def test_an_endpoint_hears_what_it_wants():
@@ -140,7 +171,11 @@ def test_an_endpoint_hears_what_it_wants():
             "whe_1", "prtn_1", None, False, "", frozenset(events), "", "", active, None, 0
         )
 
-    assert endpoint().wants("payment.failed")
+    assert all(endpoint().wants(one) for one in PAYMENT_TYPES)
+    # a back end that was written for payments alone receives no refunds
+    assert not any(endpoint().wants(type_of_refund(status)) for status in RefundStatus)
+    assert all(endpoint("*").wants(one) for one in EVENT_TYPES)
+    assert all(endpoint("refund.failed", "*").wants(one) for one in EVENT_TYPES)
     assert endpoint("payment.failed", "payment.created").wants("payment.failed")
     assert not endpoint("payment.created").wants("payment.failed")
     # a change that is told to nobody
@@ -158,34 +193,95 @@ def test_a_refund_reads_as_it_did_at_each_version(status):
     assert (then.id, then.created_at_us) == (now.id, now.created_at_us)
 
 
-def test_a_payment_reads_as_it_did_at_each_version():
-    created = payment(updated_at_us=4)
-    now = replace(
-        created,
-        status=Status.SUCCEEDED,
-        version=2,
-        updated_at_us=LATER_US,
-        option_id="opt",
-        payer="eip155:1:0x1",
-        provider_name="Wallet",
-        provider_icon="https://wallet.example/icon.png",
-        tx_id="0x2",
-        option_unit="caip19/x",
-        option_value=1,
-        settled_value=1,
+def snapshots(row, *events, option=None):
+    """The snapshot at each event: (place, type, status, other fields)."""
+    history = [
+        PaymentEvent(place, LATER_US + place, kind, status, **more)
+        for place, kind, status, more in events
+    ]
+    return [snapshot_at(row, option, history, event) for event in history]
+
+
+PAID = payment(
+    status=Status.SUCCEEDED,
+    version=2,
+    option_id="opt",
+    payer="eip155:1:0x1",
+    tx_id="0x2",
+    option_unit="caip19/x",
+    option_value=1_000,
+)
+CREATED_EVENT = (0, "payment.created", Status.REQUIRES_ACTION, {})
+PROCESSING_EVENT = (1, "payment.processing", Status.PROCESSING, {})
+
+
+def test_sections_are_set_from_the_event_on_that_reaches_them():
+    back = Refund("rfnd_1", "pay_1", "caip19/x", 5, None, RefundStatus.PENDING, None, 1)
+    paid = replace(back, status=RefundStatus.SUCCEEDED)
+    settlement = PaymentSettlement(LATER_US + 4, "0x3", "caip19/x", 990)
+    created, processing, succeeded, refunding, settled, refunded = snapshots(
+        PAID,
+        CREATED_EVENT,
+        PROCESSING_EVENT,
+        (2, "payment.succeeded", Status.SUCCEEDED, {}),
+        (3, "refund.pending", Status.SUCCEEDED, {"refund": back}),
+        (4, "payment.settled", Status.SUCCEEDED, {"settlement": settlement}),
+        (5, "refund.succeeded", Status.SUCCEEDED, {"refund": paid}),
     )
-    assert as_of(now, 2, Status.SUCCEEDED, LATER_US) is now
-    processing = as_of(now, 1, Status.PROCESSING, 5)
-    assert (processing.tx_id, processing.settled_value, processing.payer) == (None, None, now.payer)
-    assert (processing.version, processing.updated_at_us) == (1, 5)
-    assert processing.status is Status.PROCESSING
-    assert as_of(now, 0, Status.REQUIRES_ACTION, 4) == created
-    declined = FailureCode.DECLINED_USER
-    ended = {"failure_code": declined, "failure_detail": "no balance"}
-    failed = replace(created, status=Status.FAILED, version=1, updated_at_us=5, **ended)
-    assert as_of(failed, 0, Status.REQUIRES_ACTION, 4) == created
-    off = payment(status=Status.CANCELLED, version=1, cancelled_reason=CancelledReason.BY_MERCHANT)
-    assert as_of(off, 0, Status.REQUIRES_ACTION, 4).cancelled_reason is None
+    assert (created.processing_at_us, created.ended_at_us) == (None, None)
+    assert (processing.processing_at_us, processing.ended_at_us) == (LATER_US + 1, None)
+    assert (succeeded.processing_at_us, succeeded.ended_at_us) == (LATER_US + 1, LATER_US + 2)
+    assert (succeeded.settlement, succeeded.refunds) == (None, ())
+    assert (refunding.settlement, refunding.refunds) == (None, (back,))
+    assert (settled.settlement, settled.refunds, settled.at_us) == (
+        settlement,
+        (back,),
+        LATER_US + 4,
+    )
+    assert (refunded.settlement, refunded.refunds) == (settlement, (paid,))
+    assert refunded.ended_at_us == LATER_US + 2
+
+
+def test_what_was_held_is_processing_since_the_buyer_committed():
+    *_, again = snapshots(
+        PAID, CREATED_EVENT, PROCESSING_EVENT, (2, "payment.processing", Status.PROCESSING, {})
+    )
+    assert again.processing_at_us == LATER_US + 1
+
+
+def test_a_simulated_success_is_processing_since_it_succeeded():
+    *_, succeeded = snapshots(PAID, CREATED_EVENT, (1, "payment.succeeded", Status.SUCCEEDED, {}))
+    assert succeeded.processing_at_us == succeeded.ended_at_us == LATER_US + 1
+    *_, failed = snapshots(PAID, CREATED_EVENT, (1, "payment.failed", Status.FAILED, {}))
+    assert (failed.processing_at_us, failed.ended_at_us) == (None, LATER_US + 1)
+
+
+def test_an_event_without_a_type_has_no_snapshot():
+    with pytest.raises(ValueError, match="is not sent"):
+        snapshots(PAID, (1, None, Status.REQUIRES_ACTION, {}))
+
+
+@pytest.mark.parametrize(
+    ("fee", "fixed", "basis_points", "parts"),
+    [
+        (0, 0, 0, None),
+        (11, 3, 75, (3, 8, 11)),
+        (3, 3, 0, (3, 0, 3)),
+        # no fee is more than what is paid
+        (1_000, 2_000, 75, (1_000, 0, 1_000)),
+    ],
+)
+def test_a_fee_is_the_sum_of_its_parts(fee, fixed, basis_points, parts):
+    option = Option(
+        "opt", "pay_1", "a", "a", "c", "x", 1_000, 1, None, "m", (), {}, 1,
+        fee=fee, fee_fixed=fixed, fee_basis_points=basis_points,
+    )  # fmt: skip
+    terms = fee_terms(option)
+    assert (terms and (terms.base, terms.percent, terms.total)) == parts
+    (snapshot,) = snapshots(PAID, PROCESSING_EVENT, option=option)
+    assert snapshot.net_value == 1_000 - fee
+    assert terms is None or terms.fraction == (basis_points, 10_000)
+    assert fee_terms(None) is None
 
 
 def test_attempts_come_more_and_more_seldom_and_not_all_at_once():

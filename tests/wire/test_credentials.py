@@ -64,6 +64,25 @@ async def outcome_of(call: Any, request: Any, headers: dict[str, str]) -> tuple[
     return PASS
 
 
+async def test_bearer_token_over_rest_is_answered_with_the_headers_to_send(desk, cast):
+    bearer = {"Authorization": f"Bearer {cast.tenant.secret}"}
+    answer = await desk.ask("POST", "/v1/payments", bearer, ORDER)
+    assert answer.told == NO_HEADERS
+    assert "send Api-Key and Merchant-Id instead of Authorization" in answer.body["message"]
+    assert cast.tenant.secret not in answer.text
+    both = await desk.ask("POST", "/v1/payments", {**cast.tenant.headers, **bearer}, ORDER)
+    assert both.status == 201
+
+
+async def test_amount_that_is_no_number_names_field_and_form(desk, cast):
+    order = {**ORDER, "amount": {"unit": "iso4217/USD", "value": "abc"}}
+    answer = await desk.ask("POST", "/v1/payments", cast.tenant.headers, order)
+    assert answer.told == (400, "params_validation")
+    (issue,) = answer.body["issues"]
+    assert issue["field"] == "amount.value"
+    assert issue["message"].startswith("must be a whole number of minor units")
+
+
 async def test_live_and_test_data_are_apart(desk, cast):
     live = cast.headers({"Api-Key": "<live key>", "Merchant-Id": "<live merchant>"})
     created = await desk.ask("POST", "/v1/payments", live, ORDER)

@@ -87,7 +87,8 @@ async def test_a_stream_tells_the_same_headers(desk, payment_id):
     async with desk.session.get(url, headers=headers) as stream:
         assert stream.status == 200
         assert stream.headers["Content-Type"].partition(";")[0] == "text/event-stream"
-        assert stream.headers["Cache-Control"] == "no-store"
+        assert stream.headers["Cache-Control"] == "no-store, no-transform"
+        assert stream.headers["X-Accel-Buffering"] == "no"
         assert stream.headers["Request-Id"] == "stream-1"
         assert stream.headers["Pay-Version"] == "2026-02-18"
         assert stream.headers["WCP-Version"] == "2026-02-18"
@@ -106,6 +107,8 @@ async def test_a_gateway_elsewhere_tells_the_same_headers(desk, payment_id):
                 assert answer.headers["Request-Id"] == "far", path
                 assert answer.headers["Pay-Version"] == "2026-02-18", path
                 assert answer.headers["WCP-Version"] == "2026-02-18", path
+                unbuffered = "no" if path == "/events" else None
+                assert answer.headers.get("X-Accel-Buffering") == unbuffered, path
         created = {**desk.rest.merchant, "Idempotency-Key": "far"}
         for replayed in (None, "true"):
             async with desk.session.post(

@@ -202,6 +202,8 @@ async def test_what_is_taken_by_default():
     assert (taken.options_per_minute, taken.options_burst) == (60, 60)
     assert (taken.payment_total_per_minute, taken.payment_total_burst) == (200, 200)
     assert (taken.guard_per_minute, taken.guard_burst) == (60, 60)
+    assert (taken.nonce_payer_per_hour, taken.nonce_address_per_hour) == (6, 6)
+    assert (taken.nonce_key_per_hour, taken.nonce_partner_per_hour) == (120, 240)
     assert (taken.held_per_payment_caller, taken.held_per_payment_total) == (20, 500)
     assert (taken.held_per_address, taken.held_per_app) == (200, 10_000)
     assert (taken.payment_per_minute, taken.payment_burst) == (20, 20)

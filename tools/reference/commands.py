@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import types
 from collections.abc import Iterator
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 import typer
 from florin_server.cli.exits import MEANING, Exit
+from florin_server.cli.help import type_name
 from florin_server.cli.main import app
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
@@ -103,11 +103,6 @@ def _name(one: TyperArgument) -> str:
 def _kind(one: TyperOption) -> str:
     """What has to follow an option, in a word; nothing after a switch."""
     if one.metavar:
-        return one.metavar
-    kind: Any = one.type_descriptor.annotation
-    if get_origin(kind) in {Union, types.UnionType}:
-        kind = next(part for part in get_args(kind) if part is not type(None))
-    if get_origin(kind) in {list, tuple}:
-        kind = get_args(kind)[0]
-    name = getattr(kind, "__name__", str(kind))
+        return one.metavar.lower() if one.metavar.isalpha() else one.metavar
+    name = type_name(one)
     return _WORDS.get(name, name.lower())

@@ -14,6 +14,11 @@ condition of every chain, with its state, a reason, and since when it is in that
 each condition once, however much is wrong with it, and its reason has at most {REASON_MAX}
 characters.
 
+Conditions are in the store. Whoever holds the lease of a chain's keys reports them within seconds,
+and every process answers the same, with the same times, also after a restart. A condition that is
+about one process names it as `process HOST:PID`. While the store is away a process answers
+`store_unreachable` and what it knows itself.
+
 Alarms look at name and state. The reason is for people: it may be put in other words by any
 release."""
 _STATES = "Every condition is `ok`, or in the one state that the table below names."

@@ -38,6 +38,7 @@ from florin.v1.receipt_pb2 import GetReceiptRequest, GetReceiptResponse
 from florin.v1.refund_pb2 import (
     CreateRefundRequest,
     CreateRefundResponse,
+    RefundAmount,
     WatchRefundRequest,
     WatchRefundResponse,
 )
@@ -177,15 +178,33 @@ def list_merchant_payments(
 
 
 def create_refund(
-    payment_id: str, **options: Unpack[KeyedMerchantOptions]
+    payment_id: str,
+    *,
+    amount: Money | None = None,
+    reason: str | None = None,
+    **options: Unpack[KeyedMerchantOptions],
 ) -> Call[CreateRefundResponse]:
-    """Asks for the whole of a succeeded payment to be paid back to the account that paid it."""
-    return _REFUND(CreateRefundRequest(payment_id=payment_id), options)
+    """Pay a succeeded payment back to the account that paid it: all of it, or an `amount`.
+
+    The amount is in units of the token that was paid or in the payment's own currency; a payment
+    takes several such refunds. Without one all goes back, which only its first refund can do.
+    `reason` is kept for your records.
+    """
+    request = CreateRefundRequest(payment_id=payment_id, reason=reason)
+    if amount is not None:
+        named = amount_of(amount)
+        request.amount.CopyFrom(RefundAmount(unit=named.unit, value=named.value))
+    return _REFUND(request, options)
 
 
-def watch_refund(payment_id: str, **options: Unpack[MerchantOptions]) -> RefundWatch:
-    """Tells where the refund of a payment stands, and again when that has changed, to the end."""
-    return RefundWatch(_WATCH_REFUND, payment_id, options)
+def watch_refund(
+    payment_id: str, *, refund_id: str | None = None, **options: Unpack[MerchantOptions]
+) -> RefundWatch:
+    """Stream a refund of a payment until it is final: as it is, and whenever its status changes.
+
+    The newest one unless `refund_id` names another.
+    """
+    return RefundWatch(_WATCH_REFUND, payment_id, refund_id, options)
 
 
 def _filtered(request: _List, given: ListOptions) -> _List:

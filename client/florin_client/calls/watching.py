@@ -90,20 +90,25 @@ class RefundWatch:
         self,
         rpc: Rpc[WatchRefundRequest, WatchRefundResponse],
         payment_id: str,
+        refund_id: str | None,
         options: Mapping[str, Any],
     ) -> None:
         self._options = options
         self._rpc = rpc
         self._payment_id = payment_id
+        self._refund_id = refund_id
         self._last: WatchRefundResponse | None = None
 
     def call(self) -> Call[WatchRefundResponse]:
         """Asks for the state now and what follows."""
-        return self._rpc(WatchRefundRequest(payment_id=self._payment_id), self._options)
+        request = WatchRefundRequest(payment_id=self._payment_id, refund_id=self._refund_id)
+        return self._rpc(request, self._options)
 
     def take(self, update: WatchRefundResponse) -> bool:
         """A stream that is taken up begins with the state now, known or not."""
         told, self._last = self._last, update
+        # a stream that is resumed follows the same refund, even if there is a newer one by then
+        self._refund_id = update.refund.refund_id or self._refund_id
         return update != told
 
     @property

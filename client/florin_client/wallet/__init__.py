@@ -1,7 +1,7 @@
 """A small wallet with local keys, for tests, demos and back ends that pay by themselves.
 
-It executes what the gateway asks of a wallet, and knows nothing of payments. Keys stay in memory;
-whoever holds much money has them elsewhere. It needs the extra `wallet`.
+It executes what an option of the gateway asks for, and refuses what does not fit the option. Keys
+stay in memory: keep those of large sums elsewhere. It needs the extra `wallet`.
 """
 
 try:
@@ -16,8 +16,21 @@ except ModuleNotFoundError as error:
 
 from florin_client.wallet.actions import Step, WalletError, steps_of
 from florin_client.wallet.chains import JsonRpc, Pause, Question
+from florin_client.wallet.evm import default_max_fee
+from florin_client.wallet.plan import PaymentPlan, plan_payment
 from florin_client.wallet.wallet import Wallet
 
-__all__ = ["JsonRpc", "Pause", "Question", "Step", "Wallet", "WalletError", "steps_of"]
+__all__ = [
+    "JsonRpc",
+    "Pause",
+    "PaymentPlan",
+    "Question",
+    "Step",
+    "Wallet",
+    "WalletError",
+    "default_max_fee",
+    "plan_payment",
+    "steps_of",
+]
 
 del _eth_account, _solders

@@ -6,6 +6,7 @@ themselves, so that they run in threads, under asyncio and in tests alike.
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
 import urllib.error
@@ -14,10 +15,11 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-from florin_client.wallet.actions import WalletError
+from florin_client.wallet.actions import WalletError, parse_json
 
 T = TypeVar("T")
 _ANSWER_S = 30
+_ANSWER_BYTES_MAX = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,14 @@ class JsonRpc:
         )
         try:
             with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:  # noqa: S310
-                content = json.load(answer)
-        except (OSError, ValueError) as error:
+                text = answer.read(_ANSWER_BYTES_MAX + 1)
+            if len(text) > _ANSWER_BYTES_MAX:
+                raise WalletError(f"{what}: the answer is too large")
+            content = parse_json(text)
+        except (OSError, ValueError, http.client.HTTPException) as error:
             # an URL that holds a key must not get into a log
             raise WalletError(f"{what}: no answer ({type(error).__name__})") from None
         if not isinstance(content, dict) or content.get("error") is not None:
-            told = content.get("error") if isinstance(content, dict) else content
-            raise WalletError(f"{what}: {told}")
+            answered = content.get("error") if isinstance(content, dict) else content
+            raise WalletError(f"{what}: {str(answered)[:300]}")
         return content.get("result")

@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+import re
+from dataclasses import dataclass
+from typing import Any, Final
 
 from eth_account import Account
-from eth_account.messages import encode_defunct, encode_typed_data
+from eth_account.messages import encode_typed_data
 
-from florin_client.wallet.actions import Step, WalletError
+from florin_client.wallet.actions import WalletError
 from florin_client.wallet.chains import Asking, Question
+from florin_client.wallet.evm_steps import Approval, Authorization, ContractPayment, Permit
 
 _GWEI = 10**9
 # what an estimate may miss, in percent
 _SPARE = 20
+_QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
+
+# the most that the transactions of one payment may cost unless a caller says otherwise, in the
+# chain's coin: several times what they cost in a busy hour
+_MAX_FEES: Final = {
+    "eip155:1": 20 * 10**15,
+    "eip155:10": 2 * 10**15,
+    "eip155:56": 5 * 10**15,
+    "eip155:137": 2 * 10**18,
+    "eip155:143": 5 * 10**18,
+    "eip155:8453": 2 * 10**15,
+    "eip155:42161": 2 * 10**15,
+    "eip155:42220": 10**18,
+}
+_MAX_FEE_ELSEWHERE: Final = 10**16
+# of one transaction: an approval takes 50,000 and a payment 150,000; rollups count calldata too
+GAS_MAX: Final = 2_000_000
+# what is paid in coin does not cost more in fees than its amount, but a tenth of the above is fine
+_SMALL_SHARE: Final = 10
+
+
+def default_max_fee(chain_id: str, coin_amount: int | None = None) -> int:
+    """Return the most that a payment's transactions may cost on a chain (CAIP-2), in wei.
+
+    `coin_amount` is what is paid, if it is paid in the chain's coin.
+    """
+    limit = _MAX_FEES.get(chain_id, _MAX_FEE_ELSEWHERE)
+    return limit if coin_amount is None else min(limit, max(coin_amount, limit // _SMALL_SHARE))
+
+
+@dataclass(slots=True)
+class FeeBudget:
+    """What transactions may still cost together, in wei, and the nonce of the last of them."""
+
+    left: int
+    nonce: int | None = None
 
 
 class EvmKey:
@@ -28,57 +66,69 @@ class EvmKey:
         return f"EvmKey({self.address})"
 
     def sign_typed_data(self, typed_data: dict[str, Any]) -> str:
-        """The signature (0x-hex of 65 bytes) of EIP-712 typed data."""
+        """Sign any EIP-712 typed data, unchecked; 0x-hex of 65 bytes."""
         signable = encode_typed_data(full_message=typed_data)
         return "0x" + bytes(self._account.sign_message(signable).signature).hex()
 
-    def sign(self, step: Step) -> str:
-        """What a step that asks for a signature gives; WalletError if it is not for this key."""
-        if step.method == "personal_sign":
-            text, signer = step.params
-            self._own(signer)
-            signed = self._account.sign_message(encode_defunct(hexstr=text))
-            return "0x" + bytes(signed.signature).hex()
-        signer, text = step.params
-        self._own(signer)
-        typed_data = json.loads(text) if isinstance(text, str) else text
-        there = typed_data["domain"].get("chainId")
-        number = int(there, 16) if isinstance(there, str) else there
-        if number is not None and number != _number(step.chain_id):
-            raise WalletError(f"typed data of chain {number} is not for {step.chain_id}")
-        return self.sign_typed_data(typed_data)
+    def sign(self, step: Authorization | Permit) -> str:
+        """Sign a step of a plan; 0x-hex of 65 bytes."""
+        return self.sign_typed_data(step.document())
 
-    def send(self, step: Step) -> Asking[str]:
-        """Sends what a step asks for; the transaction's hash, as soon as a node has it."""
-        (call,) = step.params
-        self._own(call["from"])
-        return (yield from self.transact(step.chain_id, **fields_of(call)))
+    def send(
+        self, chain_id: str, step: Approval | ContractPayment, budget: FeeBudget
+    ) -> Asking[str]:
+        """Send a step of a plan, for a fee within the budget; the transaction's hash."""
+        to, value, data = step.call
+        return (
+            yield from self._transact(
+                chain_id, budget, {"to": bytes.fromhex(to[2:]), "value": value, "data": data}
+            )
+        )
 
-    def transact(self, chain_id: str, **fields: Any) -> Asking[str]:
-        """Sends a transaction; gas, nonce and fees are the chain's own unless they are told."""
+    def transact(self, chain_id: str, *, max_fee: int | None = None, **fields: Any) -> Asking[str]:
+        """Send any transaction, unchecked; its hash.
 
+        Gas, nonce and fees are the chain's unless they are given. If a node says any of them, all
+        of it costs `max_fee` wei at most, by default the limit of the chain's payments.
+        """
+        limit = default_max_fee(chain_id) if max_fee is None else max_fee
+        return (yield from self._transact(chain_id, FeeBudget(limit), fields))
+
+    def _transact(self, chain_id: str, budget: FeeBudget, fields: dict[str, Any]) -> Asking[str]:
         def ask(method: str, *params: Any) -> Asking[Any]:
             return (yield Question(chain_id, method, params))
 
-        made: dict[str, Any] = {"chainId": _number(chain_id), "value": 0, **fields}
+        number = _number(chain_id)
+        if _quantity((yield from ask("eth_chainId")), 64) != number:
+            raise WalletError(f"the node is of another chain than {chain_id}")
+        made: dict[str, Any] = {"chainId": number, "value": 0, **fields}
+        asked = not ("gas" in made and made.keys() & {"gasPrice", "maxFeePerGas"})
         if "gas" not in made:
             call = {"from": self.address, **_call(made)}
-            needed = int((yield from ask("eth_estimateGas", call)), 16)
+            needed = _quantity((yield from ask("eth_estimateGas", call)), 64)
             made["gas"] = needed * (100 + _SPARE) // 100
         if "nonce" not in made:
             count = yield from ask("eth_getTransactionCount", self.address, "pending")
-            made["nonce"] = int(count, 16)
+            made["nonce"] = _quantity(count, 63)
         if not made.keys() & {"gasPrice", "maxFeePerGas"}:
             latest = yield from ask("eth_getBlockByNumber", "latest", False)
+            if not isinstance(latest, dict):
+                raise WalletError(f"the node of {chain_id} knows no newest block")
             if (base := latest.get("baseFeePerGas")) is None:
-                made["gasPrice"] = int((yield from ask("eth_gasPrice")), 16)
+                made["gasPrice"] = _quantity((yield from ask("eth_gasPrice")), 128)
             else:
                 # good for six full blocks in a row
                 made["maxPriorityFeePerGas"] = _GWEI
-                made["maxFeePerGas"] = 2 * int(base, 16) + _GWEI
+                made["maxFeePerGas"] = 2 * _quantity(base, 128) + _GWEI
+        if asked:
+            _charge(budget, made)
+        if budget.nonce is not None and made["nonce"] <= budget.nonce:
+            raise WalletError("the node says that the transaction before was not sent")
+        budget.nonce = made["nonce"]
         signed = self._account.sign_transaction(made)
-        sent = yield from ask("eth_sendRawTransaction", "0x" + bytes(signed.raw_transaction).hex())
-        return str(sent)
+        yield from ask("eth_sendRawTransaction", "0x" + bytes(signed.raw_transaction).hex())
+        # a node may answer anything
+        return "0x" + bytes(signed.hash).hex()
 
     def authorization(self, chain_id: str, contract: str, nonce: int) -> Any:
         """An account's word (EIP-7702) that it takes the code of a contract."""
@@ -86,9 +136,28 @@ class EvmKey:
             {"chainId": _number(chain_id), "address": contract, "nonce": nonce}
         )
 
-    def _own(self, address: str) -> None:
-        if address.lower() != self.address.lower():
-            raise WalletError(f"{address} is not the wallet's {self.address}")
+
+def _charge(budget: FeeBudget, made: dict[str, Any]) -> None:
+    """Take the most that a transaction can cost from the budget; WalletError if it is too much."""
+    gas, price = made["gas"], made.get("maxFeePerGas", made.get("gasPrice"))
+    if gas > GAS_MAX:
+        raise WalletError(f"the node asks for {gas} gas, and at most {GAS_MAX} is offered")
+    fee = gas * price
+    if fee > budget.left:
+        raise WalletError(
+            f"the node asks for a fee of up to {fee} wei, and {budget.left} wei are allowed"
+        )
+    budget.left -= fee
+
+
+def _quantity(answer: object, bits: int) -> int:
+    """Return a number that a node answered; WalletError if it is none, or has more bits."""
+    if not isinstance(answer, str) or not _QUANTITY.fullmatch(answer):
+        raise WalletError(f"a node answered {str(answer)[:80]!r} where a number was asked for")
+    value = int(answer, 16)
+    if value.bit_length() > bits:
+        raise WalletError(f"a node answered {answer}, which is too large")
+    return value
 
 
 def _number(chain_id: str) -> int:
@@ -99,7 +168,7 @@ def _number(chain_id: str) -> int:
 
 
 def fields_of(call: dict[str, Any]) -> dict[str, Any]:
-    """What a wallet is asked to send by `eth_sendTransaction`, as it is signed."""
+    """Return what an eth_sendTransaction asks for as fields of a transaction, unchecked."""
     fields: dict[str, Any] = {
         "value": int(call.get("value", "0x0"), 16),
         "data": call.get("data", "0x"),

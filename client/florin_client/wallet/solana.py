@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import binascii
 
 from solders.keypair import Keypair
 from solders.message import to_bytes_versioned
 from solders.transaction import VersionedTransaction
 
-from florin_client.wallet.actions import Step, WalletError
+from florin_client.wallet.actions import WalletError
+from florin_client.wallet.solana_steps import SolanaPayment
 
 
 class SolanaKey:
@@ -26,18 +26,15 @@ class SolanaKey:
         """Without the secret."""
         return f"SolanaKey({self.address})"
 
-    def sign(self, step: Step) -> str:
-        """The transaction of a step in base64, with this key's signature in its place."""
-        (asked,) = step.params
-        try:
-            raw = base64.b64decode(asked["transaction"], validate=True)
-            transaction = VersionedTransaction.from_bytes(raw)
-        except (binascii.Error, ValueError) as error:
-            raise WalletError(f"that is no transaction: {error}") from None
-        return self.signed(transaction)
+    def sign(self, step: SolanaPayment) -> str:
+        """Sign the step of a plan; the transaction in base64, with the signature in its place."""
+        return self.signed(step.transaction)
 
     def signed(self, transaction: VersionedTransaction) -> str:
-        """The same for a transaction; other signatures stay. WalletError if it is not asked."""
+        """Sign any transaction, unchecked; other signatures stay.
+
+        WalletError if the transaction asks for no signature of this key.
+        """
         message = transaction.message
         signers = message.account_keys[: message.header.num_required_signatures]
         own = self.pair.pubkey()

@@ -8,12 +8,15 @@ from typing import Any, Self
 
 from solders.keypair import Keypair
 
-from florin_client.wallet.actions import AnyAction, Step, WalletError, steps_of
+from florin_client.wallet.actions import AnyAction, WalletError
 from florin_client.wallet.chains import Asking, JsonRpc, Pause, Question
-from florin_client.wallet.evm import EvmKey
+from florin_client.wallet.evm import EvmKey, FeeBudget, default_max_fee
+from florin_client.wallet.evm_steps import Authorization, Permit
+from florin_client.wallet.plan import PaymentPlan, plan_payment
 from florin_client.wallet.solana import SolanaKey
+from florin_client.wallet.solana_steps import SolanaPayment
+from florin_client.wallet.terms import AnyOption
 
-_SIGNED_EVM = frozenset({"eth_signTypedData_v4", "personal_sign"})
 # a transaction that is not mined by then was not worth its fee
 _LOOKS, _LOOK_S = 120, 1.0
 
@@ -69,33 +72,53 @@ class Wallet:
         """The same for some chains, as options are asked for."""
         return [self.account(chain_id) for chain_id in chain_ids]
 
-    def execute(self, actions: Iterable[AnyAction]) -> list[str]:
-        """The outputs of actions, one each, executed in their order; as a confirmation wants them.
+    def execute(
+        self, actions: Iterable[AnyAction], *, option: AnyOption, max_fee: int | None = None
+    ) -> list[str]:
+        """Execute the actions of an option in order; one output each, as a confirmation wants them.
 
-        WalletError for what the wallet cannot do, and for what is not asked of its own accounts.
-        A transaction is sent once those before it are mined, and its hash told at once.
+        WalletError for what the wallet cannot do, and unless the actions take exactly what the
+        option says (`plan_payment`). A transaction is sent once those before it are mined; all of
+        them together cost `max_fee` in minor units of the coin at most (`default_max_fee`).
         """
-        return self._nodes.run(self.executing(actions))
+        return self._nodes.run(self.executing(actions, option=option, max_fee=max_fee))
 
-    def executing(self, actions: Iterable[AnyAction]) -> Asking[list[str]]:
-        """The same as questions to chains, for whoever asks them in another way."""
-        outputs, waits = [], dict[str, str]()
-        for step in steps_of(actions):
-            if step.method == "eth_sendTransaction":
-                if step.chain_id in waits:
-                    yield from _mined(step.chain_id, waits[step.chain_id])
-                waits[step.chain_id] = yield from self.evm.send(step)
-                outputs.append(waits[step.chain_id])
+    def execute_plan(self, plan: PaymentPlan, *, max_fee: int | None = None) -> list[str]:
+        """Execute a plan that was shown to whoever pays; its outputs."""
+        return self._nodes.run(self.executing_plan(plan, max_fee=max_fee))
+
+    def executing(
+        self,
+        actions: Iterable[AnyAction],
+        *,
+        option: AnyOption,
+        max_fee: int | None = None,
+        now: float | None = None,
+    ) -> Asking[list[str]]:
+        """Execute as `execute` does, asking chains by a generator; `now` in Unix seconds."""
+        plan = plan_payment(option, actions, now=now)
+        return (yield from self.executing_plan(plan, max_fee=max_fee))
+
+    def executing_plan(self, plan: PaymentPlan, *, max_fee: int | None = None) -> Asking[list[str]]:
+        """Execute a plan as `execute_plan` does, asking chains by a generator."""
+        terms = plan.terms
+        own = self.evm.address.lower() if terms.is_evm else self.solana.address
+        if terms.account != own:
+            raise WalletError(f"{terms.account} is not the wallet's {own}")
+        coin = terms.amount if terms.token is None else None
+        budget = FeeBudget(default_max_fee(terms.chain_id, coin) if max_fee is None else max_fee)
+        outputs, sent = [], ""
+        for step in plan.steps:
+            if isinstance(step, SolanaPayment):
+                outputs.append(self.solana.sign(step))
+            elif isinstance(step, Authorization | Permit):
+                outputs.append(self.evm.sign(step))
             else:
-                outputs.append(self._signed(step))
+                if sent:
+                    yield from _mined(terms.chain_id, sent)
+                sent = yield from self.evm.send(terms.chain_id, step, budget)
+                outputs.append(sent)
         return outputs
-
-    def _signed(self, step: Step) -> str:
-        if step.method in _SIGNED_EVM:
-            return self.evm.sign(step)
-        if step.method == "solana_signTransaction":
-            return self.solana.sign(step)
-        raise WalletError(f"the wallet cannot {step.method}")
 
 
 def _mined(chain_id: str, tx_hash: str) -> Asking[None]:
@@ -103,7 +126,7 @@ def _mined(chain_id: str, tx_hash: str) -> Asking[None]:
     for _ in range(_LOOKS):
         receipt: Any = yield Question(chain_id, "eth_getTransactionReceipt", (tx_hash,))
         if receipt is not None:
-            if int(receipt["status"], 16) != 1:
+            if not isinstance(receipt, dict) or receipt.get("status") != "0x1":
                 raise WalletError(f"transaction {tx_hash} failed on {chain_id}")
             return
         yield Pause(_LOOK_S)

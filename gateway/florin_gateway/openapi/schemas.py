@@ -28,7 +28,7 @@ from florin_gateway.profiles import Profile
 Schema: TypeAlias = dict[str, Any]
 
 ANSWERED_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"
-_NO_CONTROL = r"^[^\u0000-\u001f\u007f]*$"
+_NO_CONTROL = r"^[^\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]*$"
 _REF = "#/components/schemas/"
 _KINDS: dict[int, Schema] = {
     **{kind: {"type": "number", "format": "double"} for kind in FLOATS},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
+import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from types import MappingProxyType
@@ -15,12 +17,22 @@ from florin_server.domain.health import Board
 from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
-from florin_server.flows.app import Accounts, App, ChainState, Core, Links, Sender, Settler
+from florin_server.flows.app import (
+    Accounts,
+    App,
+    ChainState,
+    Core,
+    Links,
+    ProcessName,
+    Sender,
+    Settler,
+)
 from florin_server.flows.icons.icons import Icons
 from florin_server.flows.ledger.postings import wallets_of
 from florin_server.flows.limits.limits import Limits
 from florin_server.flows.limits.sharing import Sharing
 from florin_server.flows.operator.health import OF_CHAIN, OF_INSTALLATION
+from florin_server.flows.quarantine.quarantine import Quarantine
 from florin_server.flows.screening.cache import Screening
 from florin_server.hints import Hints
 from florin_server.meters import Meters
@@ -101,12 +113,23 @@ def core_of(
         accounts=Accounts(hints),
         hints=hints,
         board=Board(OF_INSTALLATION, clock.now_us),
+        process=_process(store),
+        quarantine=Quarantine(store, clock, randbytes, hints),
         off=off,
         outside=outside,
         blocked=Blocklist(settings.blocked_accounts),
         seal=seal or Seal(),
         prices=prices,
     )
+
+
+def _process(store: Store) -> ProcessName:
+    host = socket.gethostname()
+    if store.exclusive:
+        # the next one on the machine goes on with what this one reported
+        return ProcessName(f"process:{host}", host)
+    label = f"{host}:{os.getpid()}"
+    return ProcessName(f"process:{label}:{secrets.token_hex(4)}", host, label)
 
 
 def _state(clock: Clock) -> ChainState:

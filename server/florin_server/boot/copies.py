@@ -41,7 +41,10 @@ def backup(store: Path | Database, to: Path) -> Copied:
     for left in to.parent.glob(f"{part.name}*"):
         left.unlink()
     schema.prepare(part)
-    with closing(reading(store)) as source, closing(Connection(part, writes=True)) as target:
+    with (
+        closing(reading(store)) as source,
+        closing(Connection(part, writes=True, waits=True)) as target,
+    ):
         target.command("BEGIN")
 
         def take(table: str, rows: list[Row]) -> None:
@@ -61,7 +64,7 @@ def backup(store: Path | Database, to: Path) -> Copied:
 
 def _marked(file: Path, at_us: int) -> Copied:
     """Says in a copy when it was made; the table that says so."""
-    with closing(Connection(file, writes=True)) as opened:
+    with closing(Connection(file, writes=True, waits=True)) as opened:
         run(installation.mark_copied(at_us), opened.query)
         found = run(copying.content(_SAYS_SO), opened.query)
         opened.command("PRAGMA journal_mode=DELETE")

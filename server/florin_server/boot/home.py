@@ -206,9 +206,23 @@ class Home:
             with self._alone():
                 if not path.exists():
                     _write(path, _new_secrets())
+        found = self.read_secrets()
+        if found.capture_keys:
+            return found
+        # made by a Florin that did not ask for data yet
+        stored = json.loads(path.read_text())
+        _write(path, {**stored, "capture_keys": [_capture_key()]})
+        return self.read_secrets()
+
+    def read_secrets(self) -> Secrets:
+        """Return the installation's secrets; Refused if they are missing or damaged.
+
+        `capture_keys` are empty where an older Florin wrote the file.
+        """
+        path = self.path / "secrets.json"
         try:
             stored = json.loads(path.read_text())
-            found = Secrets(
+            return Secrets(
                 pepper=bytes.fromhex(stored["pepper"]),
                 operator_token=stored["operator_token"],
                 relayer_key=bytes.fromhex(stored["relayer_key"]),
@@ -217,11 +231,8 @@ class Home:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise Refused(f"{path} is damaged and keys depend on it; restore a copy") from error
-        if found.capture_keys:
-            return found
-        # made by a Florin that did not ask for data yet
-        _write(path, {**stored, "capture_keys": [_capture_key()]})
-        return self.secrets()
+        except FileNotFoundError as error:
+            raise Refused(f"{path} is missing and keys depend on it; restore a copy") from error
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

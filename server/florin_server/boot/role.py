@@ -25,10 +25,12 @@ class Handed:
     """What a supervisor has for a process; the ports of gRPC are shared with others.
 
     The sockets listen. `owner` is by what name the process takes leases, and `dead` are names of
-    those that have ended since.
+    those that have ended since. `restarts` counts how often a process in its place died and was
+    started again.
     """
 
     http: socket.socket
     metrics: socket.socket | None
     owner: str
     dead: Sequence[str]
+    restarts: int = 0

@@ -32,6 +32,7 @@ from florin_server.config import Settings
 from florin_server.domain.accounts.credentials import parse_key
 from florin_server.domain.sealed import Seal
 from florin_server.flows.app import App, Core, Links
+from florin_server.flows.operator.process import ProcessFacts
 from florin_server.flows.receipts import keys
 from florin_server.meters import Meters
 from florin_server.pricing.market import Market
@@ -40,12 +41,15 @@ from florin_server.rails.protocol import Rail
 from florin_server.store.engine.store import Store
 from florin_server.store.operator import executors, installation
 from florin_server.tracing import Traces
+from florin_server.workers.housekeeping.store_time import set_to_store_time
 from florin_server.workers.settlement.senders import free_of_dead
 
 _log = logging.getLogger(__name__)
 
 # what calls on the newest connection get
 _MARGIN_S = 0.5
+# between two looks at whether the store is reached
+_LOOK_S = 1.0
 
 
 @dataclass(slots=True)
@@ -77,11 +81,11 @@ class Service:
         randbytes: Callable[[int], bytes] = os.urandom,
         fault: Callable[[str], None] | None = None,
         traces: Traces | None = None,
+        prepares: bool = False,
     ) -> Self:
         """Starts everything and returns when it answers.
 
-        `handed` is what a supervisor opened for it. `fault` is the store's, for tests, and so are
-        `traces` in place of those of the settings.
+        With `prepares` it is ready at `set_ready`. Supervisors set `handed`, tests set `fault`.
         """
         check_bind(settings)
         certificates = Certificates.of(settings)
@@ -118,8 +122,8 @@ class Service:
             )
             staff = await _staff(core, role, handed)
             app = app_of(core, staff.settlers, staff.payouts)
-            app.webhooks.body = webhooks.bodies(app)
-            calls = _Calls(app, kept, certificates, handed, stack)
+            app.webhooks.body = webhooks.bodies()
+            calls = _Calls(app, kept, certificates, handed, stack, prepares)
             running = await calls.start(role, staff, listener)
             return cls(
                 settings=settings,
@@ -147,6 +151,14 @@ class Service:
     def solana_rpc_url(self) -> str:
         """The embedded Solana chain's JSON-RPC address; empty if it is off."""
         return self.solana.rpc_url if self.solana else ""
+
+    async def set_ready(self) -> None:
+        """Report the service as ready, to `/readyz` and to health checks.
+
+        Callers who start it with `prepares` write files first, for example demo.env.
+        """
+        self.workers.starting = False
+        await self.grpc.set_ready()
 
     def look_again(self) -> None:
         """Reads the certificate's files now, if there are any."""
@@ -195,11 +207,15 @@ class _Calls:
     certificates: Certificates | None
     handed: Handed | None
     stack: AsyncExitStack
+    prepares: bool
 
     async def start(self, role: Role, staff: Staff, listener: socket.socket | None) -> _Running:
         grpc = await self._grpc(role)
         workers = Workers(self.app, staff)
+        workers.starting = self.prepares
         self.stack.push_async_callback(workers.end)
+        following = asyncio.create_task(_follow_store(self.app, grpc, workers))
+        self.stack.callback(following.cancel)
         http = None if listener is None else await self._rest(grpc, listener, workers)
         self.stack.callback(self.app.hub.close)
         self.stack.callback(self.app.payouts.close)
@@ -213,6 +229,7 @@ class _Calls:
             self.certificates,
             answers_callers=role.answers,
             shared=self.handed is not None,
+            ready=not self.prepares,
         )
 
     async def _rest(
@@ -227,7 +244,24 @@ class _Calls:
 
     async def _metrics(self, grpc: GrpcServers) -> str:
         scraped = None if self.handed is None else self.handed.metrics
-        return await metrics.start(self.app, grpc, self.stack, scraped)
+        restarts = None if self.handed is None else self.handed.restarts
+
+        def facts() -> ProcessFacts:
+            shown = self.certificates
+            return ProcessFacts(restarts, None if shown is None else shown.pair.until.timestamp())
+
+        return await metrics.start(self.app, grpc, self.stack, scraped, facts=facts)
+
+
+async def _follow_store(app: App, grpc: GrpcServers, workers: Workers) -> None:
+    """Work until cancelled: have health checks of gRPC report a lost store as `/readyz` does."""
+    ready = True
+    while True:
+        await app.clock.sleep(_LOOK_S)
+        reached = not app.store_health.unready(app.clock.steady_us())
+        if reached is not ready and not workers.starting:
+            ready = reached
+            await grpc.set_ready(ready=ready)
 
 
 async def _staff(core: Core, role: Role, handed: Handed | None) -> Staff:
@@ -275,16 +309,20 @@ def _market(settings: Settings, rails: Sequence[Rail], stack: AsyncExitStack) ->
 
 
 async def _clock(settings: Settings, store: Store) -> Clock:
-    """The machine's time, unless tests may move it on: no real chain would follow."""
+    """The store's time or else the machine's, moved on where tests may do that.
+
+    No chain but an embedded one would follow.
+    """
     ahead_us = await store.read(installation.clock_ahead())
-    if not settings.chains and not settings.solana_chains:
-        return ShiftedClock(ahead_us)
-    if ahead_us:
+    embedded_only = not settings.chains and not settings.solana_chains
+    if ahead_us and not embedded_only:
         raise Refused(
             "the time of this installation was moved on by tests, which no other chain than an "
             "embedded one follows: begin a new one (--home)"
         )
-    return SystemClock()
+    clock = ShiftedClock(ahead_us) if embedded_only else SystemClock()
+    await set_to_store_time(store, clock)
+    return clock
 
 
 def _links(settings: Settings, http_url: str) -> Links:

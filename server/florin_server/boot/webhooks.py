@@ -1,4 +1,4 @@
-"""What writes the bodies of webhooks: answers of the API, and their JSON."""
+"""What writes the bodies of webhooks: messages, and their JSON."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from florin.v1 import webhook_pb2
 from florin_gateway.jsoncodec import Codec as JsonCodec
 from florin_gateway.profiles import Profile
 
-from florin_server.domain.webhooks.past import Past
+from florin_server.domain.webhooks.snapshot import PaymentSnapshot
 from florin_server.flows.app import App
 from florin_server.outbound.outbound import Outbound
 from florin_server.outbound.reach import Reach
-from florin_server.rpc.payments.codec import Codec
 from florin_server.rpc.webhooks.codec import event
 
 
-def bodies(app: App) -> Callable[[Past], bytes]:
-    """Writes events as REST answers the payments in them."""
-    answers = Codec(app)
+def bodies() -> Callable[[PaymentSnapshot], bytes]:
+    """Return what writes the bodies of webhooks."""
     show = JsonCodec().encoder(webhook_pb2.WebhookEvent.DESCRIPTOR, Profile.SPEC)
 
-    return lambda past: show(event(answers, past))
+    return lambda snapshot: show(event(snapshot))
 
 
 def outbound(app: App) -> Outbound:
     """Who asks endpoints."""
-    return Outbound(Reach.of(str(one) for one in app.settings.webhooks.networks))
+    settings = app.settings.webhooks
+    reach = Reach.of(str(network) for network in settings.networks)
+    return Outbound(reach, per_address=settings.host_concurrency)

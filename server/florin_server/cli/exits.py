@@ -17,6 +17,7 @@ class Exit(IntEnum):
     UNREACHABLE = 5
     STATE = 6
     UNPAID = 7
+    UNVOUCHED = 8
     INTERRUPTED = 130
 
 
@@ -34,6 +35,8 @@ MEANING: Mapping[Exit, str] = {
     "was first.",
     Exit.UNPAID: "What was waited for has ended, and not as it should: a payment is not paid, or a "
     "refund not paid back.",
+    Exit.UNVOUCHED: "Everything is true by the receipt's own word, and nothing else says whose it "
+    "is: name its issuer, the issuer's keys or one key.",
     Exit.INTERRUPTED: "It was interrupted, by Ctrl-C.",
 }
 

@@ -25,6 +25,7 @@ from florin_server.cli.options import (
 from florin_server.cli.payments import commands as payments
 from florin_server.cli.receipts import commands as receipts
 from florin_server.cli.screening import commands as screening
+from florin_server.cli.secret_options import read_urls
 from florin_server.cli.server import At
 from florin_server.cli.service import commands as service_commands
 from florin_server.cli.store import commands as store
@@ -32,6 +33,66 @@ from florin_server.cli.webhooks import commands as webhooks
 
 # how the shells' scripts ask what may be typed next
 COMPLETES = "_FLORIN_COMPLETE"
+
+PayOption = Annotated[
+    str | None,
+    typer.Option(
+        "--option",
+        help="Its number, its asset's symbol or CAIP-19 id.  [default: it asks, or 1]",
+    ),
+]
+PayData = Annotated[
+    Path | None,
+    typer.Option("--data", help="JSON file with what is asked about the buyer."),
+]
+PayKeystores = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--keystore",
+        help="A key that pays: a keystore (version 3), or a key pair of Solana; one of each.  "
+        "[default: new keys, for test data]",
+    ),
+]
+PayPasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file",
+        envvar="FLORIN_WALLET_PASSWORD_FILE",
+        show_envvar=False,
+        help="File with the keystore's password.  "
+        "[default: $FLORIN_WALLET_PASSWORD_FILE, or it asks]",
+    ),
+]
+PayChains = Annotated[
+    list[str] | None,
+    typer.Option("--chain", help="CAIP-2 id of a chain to pay on.  [default: the embedded ones]"),
+]
+PayRpcUrls = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rpc-url",
+        metavar="CHAIN=URL|@FILE",
+        help="Its node, for what the wallet sends: eip155:8453=https://… or a file with that.  "
+        "[default: $FLORIN_WALLET_RPC_URL]",
+    ),
+]
+PayMaximum = Annotated[
+    str | None,
+    typer.Option(
+        "--max",
+        metavar="AMOUNT",
+        help='Pay at most this: "12.50 USD", "12.50 USDC". --yes needs it for real money.',
+    ),
+]
+PayMaxFee = Annotated[
+    str | None,
+    typer.Option(
+        "--max-fee",
+        metavar="COIN",
+        help="Most that the wallet's own transactions cost, in the chain's coin.  "
+        "[default: a limit for each chain]",
+    ),
+]
 
 app = Group(
     name="florin",
@@ -141,40 +202,14 @@ def demo(
 def pay(
     link: Annotated[str, typer.Argument(help="The payment's link, or its id.")],
     *,
-    option: Annotated[
-        str | None,
-        typer.Option(
-            "--option",
-            help="Its number, its asset's symbol or CAIP-19 id.  [default: it asks, or 1]",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", help="JSON file with what is asked about the buyer."),
-    ] = None,
-    keystore: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--keystore",
-            help="A key that pays: a keystore (version 3), or a key pair of Solana; one of each.  "
-            "[default: new keys, for test data]",
-        ),
-    ] = None,
-    password_file: Annotated[
-        Path | None, typer.Option("--password-file", help="File with the keystore's password.")
-    ] = None,
-    chain: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--chain", help="CAIP-2 id of a chain to pay on.  [default: the embedded ones]"
-        ),
-    ] = None,
-    rpc_url: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--rpc-url", help="Its node, for what the wallet sends: eip155:8453=https://…"
-        ),
-    ] = None,
+    option: PayOption = None,
+    data: PayData = None,
+    keystore: PayKeystores = None,
+    password_file: PayPasswordFile = None,
+    chain: PayChains = None,
+    rpc_url: PayRpcUrls = None,
+    maximum: PayMaximum = None,
+    max_fee: PayMaxFee = None,
     yes: YesOption = False,
     at: At,
 ) -> None:
@@ -186,16 +221,18 @@ def pay(
     from florin_server.cli.wallet import pay as command
     from florin_server.cli.wallet.keys import Files
 
-    wanted = command.Wanted(
+    options = command.PayOptions(
         link,
         option,
         data,
         Files(tuple(keystore or ()), password_file),
         tuple(chain or ()),
-        tuple(rpc_url or ()),
+        read_urls(rpc_url or (), "--rpc-url", "FLORIN_WALLET_RPC_URL"),
         yes,
+        maximum,
+        max_fee,
     )
-    command.run(at, wanted)
+    command.run(at, options)
 
 
 # what is printed there is Jupyter's

@@ -11,8 +11,12 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from florin_server.cli.console import use_json
-from florin_server.cli.server import At
+from florin_server.cli.help import ReadableCommand, ReadableGroup
+from florin_server.cli.secret_options import read_secret
+from florin_server.cli.server import KEY, At
 
+# the URL of a node often holds a key
+RPC_URL = "FLORIN_RPC_URL"
 # how options name a time, in UTC
 TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"]
 HomeOption = Annotated[
@@ -48,8 +52,9 @@ ApiKeyOption = Annotated[
     str | None,
     typer.Option(
         "--api-key",
-        help="A partner's key; other users of the machine see what stands here, and not what is in "
-        "the environment.  [default: $FLORIN_PARTNER_KEY or the test partner's]",
+        metavar="@FILE",
+        help="File with a partner's key, or - for stdin.  "
+        "[default: $FLORIN_PARTNER_KEY or the test partner's]",
     ),
 ]
 MerchantOption = Annotated[
@@ -65,11 +70,14 @@ _Work = TypeVar("_Work", bound=Callable[..., None])
 class Group(typer.Typer):
     """A group of commands, all of which have --json but for those that say `plain`."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(cls=ReadableGroup, **options)
+
     def command(
         self, name: str | None = None, *, plain: bool = False, **options: Any
     ) -> Callable[[_Work], _Work]:
         """Adds a command."""
-        add = super().command(name, **options)
+        add = super().command(name, cls=ReadableCommand, **options)
 
         def added(work: _Work) -> _Work:
             add(work if plain else _with_json(work))
@@ -109,6 +117,8 @@ def _at(work: Callable[..., None], credentials: Mapping[str, Any]) -> Callable[.
 
     def run(values: dict[str, Any]) -> None:
         chosen = {name: values.pop(name) for name in options}
+        if chosen.get("api_key") is not None:
+            chosen["api_key"] = read_secret(chosen["api_key"], "--api-key", KEY)
         work(at=At(**chosen), **values)
 
     return _extended(work, options, run, without="at")

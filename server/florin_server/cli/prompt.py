@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from florin_server.cli.operation import misused
+from florin_server.domain.text import escape_unsafe
 
 
 class Prompt:
@@ -18,7 +19,7 @@ class Prompt:
         if given is not None:
             return given
         if not self.quiet:
-            answer: str = typer.prompt(question, default=usual, err=True)
+            answer: str = typer.prompt(escape_unsafe(question), default=usual, err=True)
             return answer.strip()
         if usual is None:
             misused(f"{option} is missing")
@@ -28,7 +29,7 @@ class Prompt:
         """Yes or no."""
         if given is not None or self.quiet:
             return usual if given is None else given
-        return typer.confirm(question, default=usual, err=True)
+        return typer.confirm(escape_unsafe(question), default=usual, err=True)
 
     def secret(self, question: str) -> str:
         """What nobody else is to see."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -171,6 +172,11 @@ def _refusals_of_options(at: At) -> Iterator[None]:
         fail("Not asked", f"{error}{how}", Exit.MISUSED)
 
 
+def _json_path(path: str) -> str:
+    """Return a path of fields in the names that REST has for them."""
+    return re.sub(r"_([a-z0-9])", lambda found: found[1].upper(), path)
+
+
 def refused(error: FlorinError, target: str) -> NoReturn:
     """Ends the program as a server refused, or did not answer."""
     status = of_status(error.status.name)
@@ -178,7 +184,9 @@ def refused(error: FlorinError, target: str) -> NoReturn:
         "code": error.code or None,
         "requestId": error.request_id or None,
         "details": dict(error.details),
-        "issues": [{"field": one.field, "message": one.message} for one in error.issues],
+        "issues": [
+            {"field": _json_path(one.field), "message": one.message} for one in error.issues
+        ],
     }
     why = str(error)
     if error.issues:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
@@ -11,7 +12,7 @@ from pydantic_settings import SettingsError
 
 from florin_server import logs
 from florin_server.boot import hidden
-from florin_server.cli.console import fail
+from florin_server.cli.console import fail, use_log
 from florin_server.cli.exits import Exit
 from florin_server.config import Settings
 
@@ -43,10 +44,19 @@ def _place(path: tuple[int | str, ...]) -> str:
     return "FLORIN_" + "__".join(map(str, path)).upper()
 
 
-def log_to_stderr(settings: Settings) -> None:
-    """Lets Florin log from INFO on and everybody else from WARNING on."""
+def log_to_stderr(settings: Settings, process: int | None = None) -> None:
+    """Lets Florin log from INFO on and everybody else from WARNING on.
+
+    In JSON all lines are objects: what commands say is logged, and what has no such form is silent.
+    `process` is the number of this one among those of a supervisor, from 1.
+    """
     hidden.hide(settings)
-    logging.basicConfig(handlers=[logs.handler(settings.log_format)])
+    logging.basicConfig(handlers=[logs.handler(settings.log_format, process)])
+    logs.log_everything()
+    if settings.log_format == "json":
+        use_log()
+        # the core of gRPC writes lines of its own, past Python
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     for name in ("florin_server", "florin_gateway"):
         logging.getLogger(name).setLevel(logging.INFO)
     # a stranger's bytes that are no HTTP are no news: a line each, or a page of traceback

@@ -5,7 +5,12 @@ from florin_server.config.capture import CaptureSettings
 from florin_server.config.checkout import CheckoutSettings, WalletLink
 from florin_server.config.database import DatabaseSettings
 from florin_server.config.embedded import EmbeddedChain, EmbeddedSolana
-from florin_server.config.limits import FailedGasSettings, LimitSettings
+from florin_server.config.limits import (
+    FailedFeeSettings,
+    FailedGasSettings,
+    LimitSettings,
+    RefundCredit,
+)
 from florin_server.config.settings import Settings
 from florin_server.config.tracing import TracingSettings
 from florin_server.config.webhooks import WebhookSettings
@@ -18,8 +23,10 @@ __all__ = [
     "DatabaseSettings",
     "EmbeddedChain",
     "EmbeddedSolana",
+    "FailedFeeSettings",
     "FailedGasSettings",
     "LimitSettings",
+    "RefundCredit",
     "Settings",
     "TracingSettings",
     "WalletLink",

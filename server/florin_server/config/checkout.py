@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -22,6 +23,13 @@ def _with_link(url: str) -> str:
 def _with_transaction(url: str) -> str:
     if not url.startswith("https://") or url.count("{tx}") != 1:
         raise ValueError("it is no https address that says where the transaction goes: {tx}")
+    return url
+
+
+def _public_node(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme != "https" or not parts.hostname or parts.username or parts.password:
+        raise ValueError("it is no https address without a name and password: buyers see it")
     return url
 
 
@@ -83,6 +91,11 @@ class CheckoutSettings(BaseModel):
         default=dict(_EXPLORERS),
         description="where people look at a transaction `{tx}`, by chain (CAIP-2); without it they "
         "are told its number only",
+    )
+    nodes: dict[str, Annotated[str, AfterValidator(_public_node)]] = Field(
+        default={},
+        description="public nodes (https), by chain (CAIP-2), that wallets are given to add a "
+        "chain they do not know: every buyer sees them, so never a node with a key in its address",
     )
     test_panel: bool | None = Field(
         default=None,

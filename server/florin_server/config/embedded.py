@@ -37,12 +37,28 @@ class EmbeddedSolana(BaseModel):
     finalized_slots: int = Field(
         default=4, ge=1, description="on top of a final one: 32 on Solana, fewer for tests"
     )
+    takes_confirmed: bool = Field(
+        default=True, description="`false` refuses the commitment `confirmed`, as clusters will"
+    )
+    transaction_bytes_max: int = Field(
+        default=4_096,
+        ge=1_232,
+        le=4_096,
+        description="of a transaction, at most: 1,232 on clusters before Agave 4.2",
+    )
     durable_nonces: int = Field(
-        default=0, ge=0, le=100, description="payments whose buyers may sign slowly, at a time"
+        default=0,
+        ge=0,
+        le=100,
+        description="payments whose buyers may sign slowly, at a time; none, so that slots that go "
+        "by end what was fetched",
     )
     accounts_a_day: int = Field(
         default=50, ge=0, description="token accounts opened for receivers, however it comes"
     )
     accounts_a_merchant_day: int = Field(
         default=10, ge=0, description="of these for one merchant: more than it has tokens"
+    )
+    accounts_a_partner_day: int = Field(
+        default=20, ge=0, description="of these for all merchants of one partner"
     )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 # a budget below what one payment may use would let none through
 _GAS_LEAST = 1_500_000
+# several payments at the usual fee, so that a budget never stops the first
+_FEE_LEAST = 100_000
 
 
 class LimitSettings(BaseModel):
@@ -73,6 +77,21 @@ class LimitSettings(BaseModel):
         description="new idempotency keys of App-Ids from one address that are kept, each for days",
     )
     guard_burst: int = Field(default=60, ge=1, description="every step of ten payments at once")
+    nonce_payer_per_hour: int = Field(
+        default=6,
+        ge=0,
+        description="durable nonces of all Solana clusters that one payer takes by one caller; "
+        "above, its transactions are good as long as a blockhash",
+    )
+    nonce_address_per_hour: int = Field(
+        default=6, ge=0, description="the same of App-Ids from one address: one buyer's wallets"
+    )
+    nonce_key_per_hour: int = Field(
+        default=120, ge=0, description="the same of one key: a wallet's back end has many buyers"
+    )
+    nonce_partner_per_hour: int = Field(
+        default=240, ge=0, description="the same of all payments of one partner"
+    )
     held_per_credential: int = Field(
         default=1_000, ge=0, description="long polls and streams at a time; each holds memory"
     )
@@ -135,4 +154,72 @@ class FailedGasSettings(BaseModel):
     )
     opened_chain: int = Field(
         default=60_000_000, ge=_GAS_LEAST, description="the same for all apps together"
+    )
+
+
+class RefundCredit(BaseModel):
+    """What merchants may owe for refunds of live payments, in minor units of one asset.
+
+    A partner creates as many merchants as it likes, so what one of them may owe is no bound.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    partner: int = Field(ge=0, description="all merchants of one partner together")
+    merchant: int | None = Field(
+        default=None, ge=0, description="each merchant; unset: as much as its partner"
+    )
+    total: int | None = Field(
+        default=None, ge=0, description="all partners together; unset: ten times one partner's"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, data: Any) -> Any:
+        """A number alone is the partner's credit."""
+        is_number = isinstance(data, int) and not isinstance(data, bool)
+        return {"partner": data} if is_number else data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.merchant_max <= self.partner <= self.total_max:
+            raise ValueError("credit of a merchant <= of its partner <= in total")
+        return self
+
+    @property
+    def merchant_max(self) -> int:
+        """What each merchant may owe."""
+        return self.partner if self.merchant is None else self.merchant
+
+    @property
+    def total_max(self) -> int:
+        """What all merchants may owe together."""
+        return 10 * self.partner if self.total is None else self.total
+
+
+class FailedFeeSettings(BaseModel):
+    """Lamports that relayers may lose on one Solana cluster in an hour of the clock.
+
+    A transaction costs its fee even if it fails, and a payer may move the money away after Florin
+    tried the payment. No more payments are on their way than fit into what is left.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    payer: int = Field(
+        default=250_000,
+        ge=_FEE_LEAST,
+        description="fees of one payer's failed payments; above, its payments are paused",
+    )
+    app: int = Field(
+        default=25_000_000,
+        ge=_FEE_LEAST,
+        description="fees of failed payments that one wallet app or key confirmed; above, all of "
+        "its payments on the cluster are paused",
+    )
+    chain: int = Field(
+        default=50_000_000,
+        ge=_FEE_LEAST,
+        description="fees of all failed payments, some 5,000 of them: 0.05 SOL; above, all "
+        "payments on the cluster are paused",
     )

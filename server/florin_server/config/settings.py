@@ -21,12 +21,18 @@ from pydantic_settings import (
 )
 
 from florin_server import settings_file
+from florin_server.config.amounts import AmountSetting
 from florin_server.config.app_links import AppLinkSettings
 from florin_server.config.capture import CaptureSettings
 from florin_server.config.checkout import CheckoutSettings
 from florin_server.config.database import DatabaseSettings
 from florin_server.config.embedded import EmbeddedChain, EmbeddedSolana
-from florin_server.config.limits import FailedGasSettings, LimitSettings
+from florin_server.config.limits import (
+    FailedFeeSettings,
+    FailedGasSettings,
+    LimitSettings,
+    RefundCredit,
+)
 from florin_server.config.tracing import TracingSettings
 from florin_server.config.webhooks import WebhookSettings
 from florin_server.domain.screening.blocklist import blocked_account
@@ -181,7 +187,13 @@ class Settings(BaseSettings):
         default=("USD", "EUR", "GBP"),
         description="ISO 4217 codes in which payments may be asked for",
     )
-    amount_min: int = Field(default=1, ge=1, description="the least that may be asked for")
+    amount_min: AmountSetting = Field(
+        default=1,
+        description='the least that may be asked for, `"0.50 USD"` or `{ USD = "0.50", EUR = '
+        '"0.45" }`; other currencies and tokens are held to the same value, by pegs and rates. A '
+        "plain number counts minor units of whatever currency is asked for, or that a token is "
+        "pegged to; 1 is no bound",
+    )
     rates: dict[AssetKey, dict[Currency, Price]] = Field(
         default={},
         description="what one whole unit costs of an asset (CAIP-19) without a peg, by currency",
@@ -208,8 +220,12 @@ class Settings(BaseSettings):
         ge=86400,
         description="how long the answer to an idempotency key is kept; clients retry for hours",
     )
-    fee_fixed: int = Field(
-        default=0, ge=0, description="what you keep of each payment, besides the share"
+    fee_fixed: AmountSetting = Field(
+        default=0,
+        description='what you keep of each payment besides the share, `"0.30 USD"` or `{ USD = '
+        '"0.30", EUR = "0.25" }`, converted into what is paid; an asset without a peg or rate for '
+        "that is not offered. A plain number counts millionths of the currency: minor units of the "
+        "tokens with six decimals",
     )
     fee_basis_points: int = Field(
         default=0,
@@ -218,11 +234,19 @@ class Settings(BaseSettings):
         description="the share that you keep of each payment, rounded up",
     )
 
-    refund_credit: dict[AssetKey, Annotated[int, Field(ge=0)]] = Field(
+    refunds_max: int = Field(
+        default=20,
+        ge=1,
+        le=100,
+        description="the most refunds that one payment takes; each costs you gas",
+    )
+    refund_credit: dict[AssetKey, RefundCredit] = Field(
         default={},
-        description="minor units of an asset (CAIP-19) that each merchant may owe for refunds of "
-        "live payments; without it a merchant that is settled to its own wallet could pay itself "
-        "and refund itself out of the treasury",
+        description="minor units of an asset (CAIP-19) that merchants may owe for refunds of live "
+        "payments: a number is what all merchants of one partner may owe together, and ten times "
+        "as much all partners; a table with `partner`, `merchant` and `total` says more. A "
+        "merchant that is settled to its own wallet can pay itself and be refunded out of the "
+        "treasury, so nothing may be owed without it",
     )
 
     limits: LimitSettings = Field(
@@ -230,6 +254,9 @@ class Settings(BaseSettings):
     )
     failed_gas: FailedGasSettings = Field(
         default=FailedGasSettings(), description="gas that failed payments may cost"
+    )
+    failed_fees: FailedFeeSettings = Field(
+        default=FailedFeeSettings(), description="Solana fees that failed payments may cost"
     )
     capture: CaptureSettings = Field(
         default=CaptureSettings(), description="what buyers are asked about themselves"

@@ -26,13 +26,14 @@ class WebhookSettings(BaseModel):
         default=500,
         ge=10,
         le=5_000,
-        description="attempts of one process at the same time; one partner gets half of them",
+        description="attempts of one process at the same time; a partner gets half of what others "
+        "leave",
     )
     host_concurrency: int = Field(
         default=32,
         ge=1,
         le=1_000,
-        description="of them, to one host and port: nobody is attacked by means of us",
+        description="of them, to one host and port, and to one address, or /64 network, of any",
     )
     attempts_kept: int = Field(
         default=200, ge=10, le=10_000, description="of each endpoint, the last ones"

@@ -1,15 +1,28 @@
-"""JSON-RPC of an embedded chain over HTTP: POST requests, and WebSockets at the same place."""
+"""JSON-RPC of an embedded chain over HTTP: POST requests, and WebSockets at the same place.
+
+Programs of this machine use it; pages in a browser of this machine may not.
+"""
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Awaitable, Callable
 from typing import Final
+from urllib.parse import urlsplit
 
+import orjson
 from aiohttp import web
 
 from florin_server.devnet.socket import Chain, Dialect, Handle, Socket, add_sockets
+from florin_server.domain.urls import is_loopback
 
 BODY_MAX: Final = 5 * 2**20  # as geth
 SHUTDOWN_S: Final = 1.0  # an answer that is late on purpose may never come
+_JSON: Final = "application/json"
+# wallets in browsers; their right to reach this machine is given at their installation
+_EXTENSIONS: Final = frozenset({"chrome-extension", "moz-extension", "safari-web-extension"})
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def runner_of(handle: Handle, chain: Chain, dialect: Dialect) -> web.AppRunner:
@@ -17,17 +30,61 @@ def runner_of(handle: Handle, chain: Chain, dialect: Dialect) -> web.AppRunner:
 
     async def post(request: web.Request) -> web.Response:
         answer = await handle(await request.read())
-        return web.Response(body=answer, content_type="application/json")
+        return web.Response(body=answer, content_type=_JSON)
 
-    application = web.Application(client_max_size=BODY_MAX)
+    application = web.Application(client_max_size=BODY_MAX, middlewares=[_refuse_pages])
     application.router.add_post("/", post)
     add_sockets(application, lambda: Socket(handle, chain, dialect))
     return web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_S)
 
 
-async def listen_at(runner: web.AppRunner, host: str, port: int) -> int:
-    """Begins to answer; returns the port, which port 0 leaves open."""
+def find_refusal(request: web.Request) -> tuple[int, str] | None:
+    """Return HTTP status and reason if a web page may have sent a request, else None.
+
+    The chain has no keys: whoever reaches it can stop it and mint money. A page reaches it by a
+    name of its own that leads to this machine (Host), by a WebSocket (Origin), or by a POST that
+    browsers send without asking first (any media type but JSON).
+    """
+    hosts = request.headers.getall("Host", [])
+    if len(hosts) != 1 or not _is_loopback(f"//{hosts[0]}"):
+        return 403, "the Host header must name this machine: localhost, 127.0.0.1 or [::1]"
+    origins = request.headers.getall("Origin", [])
+    if not all(_is_trusted(origin) for origin in origins):
+        return 403, "pages of other sites may not use this chain: Origin is not of this machine"
+    if request.method == "POST" and request.content_type != _JSON:
+        return 415, f"send the header Content-Type: {_JSON}"
+    return None
+
+
+@web.middleware
+async def _refuse_pages(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    refusal = find_refusal(request)
+    if refusal is None:
+        return await handler(request)
+    status, reason = refusal
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": reason}}
+    return web.Response(status=status, body=orjson.dumps(error), content_type=_JSON)
+
+
+def _is_trusted(origin: str) -> bool:
+    scheme, separator, _ = origin.partition("://")
+    if separator and scheme in _EXTENSIONS:
+        return True
+    return scheme in {"http", "https"} and _is_loopback(origin)
+
+
+def _is_loopback(url: str) -> bool:
+    """True for names and addresses that lead to this machine whatever a name server says."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    return host.endswith(".localhost") or is_loopback(host)
+
+
+async def serve(runner: web.AppRunner, listener: socket.socket) -> int:
+    """Answer on a listening socket; return its port."""
     await runner.setup()
-    await web.TCPSite(runner, host, port).start()
-    actual: int = runner.addresses[0][1]
-    return actual
+    await web.SockSite(runner, listener).start()
+    port: int = listener.getsockname()[1]
+    return port

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -72,13 +73,17 @@ class DevChain(ABC, Generic[E]):
             await self._clock.sleep(delay_s)
         return answer
 
-    async def serve_http(self, host: str, port: int) -> int:
-        """Answers POST requests and WebSockets too; returns the port, which port 0 leaves open."""
+    async def serve_http(self, listener: socket.socket | None = None) -> int:
+        """Answer POST requests and WebSockets too; return the port.
+
+        `listener` is a listening socket, closed with the chain; without one, any free port of
+        127.0.0.1 is taken.
+        """
         # aiohttp is slow to load, and needed only if asked for
-        from florin_server.devnet.http import listen_at, runner_of  # noqa: PLC0415
+        from florin_server.devnet.http import runner_of, serve  # noqa: PLC0415
 
         self._runner = runner_of(self.handle, self, self._dialect())
-        return await listen_at(self._runner, host, port)
+        return await serve(self._runner, listener or socket.create_server(("127.0.0.1", 0)))
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Calls the listener at each new head; gives back what ends that."""

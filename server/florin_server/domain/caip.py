@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from eth_hash.auto import keccak
 
@@ -19,6 +20,8 @@ _ASSET_ID = re.compile(
 _EVM_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 # longer texts are never quoted in an error, they come from strangers
 _QUOTED_MAX = 80
+# names that were read before: one payment has the same few read dozens of times
+_CACHED_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ def evm_address(text: str, *, checksum: bool = True) -> str:
     return lower
 
 
+@lru_cache(maxsize=_CACHED_MAX)
 def checksum_address(lower: str) -> str:
     """Gives an EVM address the capitals of its EIP-55 checksum. ValueError if it is none."""
     digits = _match(_EVM_ADDRESS, lower, "an EVM address")[0][2:].lower()
@@ -109,6 +113,7 @@ def canonical_account(text: str, *, checksum: bool = True) -> str:
     return f"{account.chain}:{evm_address(account.address, checksum=checksum)}"
 
 
+@lru_cache(maxsize=_CACHED_MAX)
 def canonical_asset(text: str, *, checksum: bool = True) -> str:
     """Gives the CAIP-19 text to compare assets by: ERC-20 addresses in lower case.
 

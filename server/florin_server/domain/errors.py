@@ -140,8 +140,12 @@ DETAILS: Mapping[str, str] = {
     "unit": "What the amounts beside it are in.",
     "minAmount": "The least that can be asked for, in minor units.",
     "maxAmount": "The most that can be asked for, in minor units.",
+    "refunded": "What the refunds of the payment come to, in minor units.",
+    "refundable": "What is left to refund of the payment, in minor units.",
+    "maxRefunds": "The most refunds that one payment takes.",
     "pinned": "The version that the account is pinned to.",
     "supported": "The published versions.",
+    "afterVersion": "The last version that a stream sent: watch again after it.",
 }
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
-_MINUTE_US = 60_000_000
+MINUTE_US = 60_000_000
+HOUR_US = 60 * MINUTE_US
 # two at least, so that stale keys run out while others come
 _LOOKS = 4
 
@@ -36,16 +37,18 @@ class Bucket:
     beyond the burst: at most as much as `owe` allows.
     """
 
-    __slots__ = ("_keys_max", "_most", "_per_minute", "_room", "_shared", "_whole")
+    __slots__ = ("_keys_max", "_most", "_period_us", "_rate", "_room", "_shared", "_whole")
 
-    def __init__(self, per_minute: int, burst: int, keys_max: int) -> None:
-        if per_minute < 1 or burst < 1 or keys_max < 1:
+    def __init__(self, rate: int, burst: int, keys_max: int, period_us: int = MINUTE_US) -> None:
+        """Admit `rate` calls in each period, and `burst` at once."""
+        if rate < 1 or burst < 1 or keys_max < 1:
             raise ValueError("a rate, a burst and the keys are at least 1")
-        self._per_minute = per_minute
+        self._rate = rate
+        self._period_us = period_us
         self._keys_max = keys_max
         # times are multiplied by the rate, so that an interval is a whole number: no call is
         # admitted or refused by rounding
-        self._room = self._most = burst * _MINUTE_US
+        self._room = self._most = burst * period_us
         self._whole: OrderedDict[str, int] = OrderedDict()
         self._shared = 0
 
@@ -55,23 +58,23 @@ class Bucket:
 
     def take(self, key: str, now_us: int) -> Verdict:
         """Takes one call from a key's budget, if it has one left."""
-        now = now_us * self._per_minute
+        now = now_us * self._rate
         whole = self._whole.get(key)
         own = whole is not None or self._make_room(now)
         if whole is None:
             whole = now if own else self._shared
         # a clock that was set back must not keep a key waiting for what it once was
         used = min(max(whole - now, 0), self._most)
-        admitted = used + _MINUTE_US <= self._room
+        admitted = used + self._period_us <= self._room
         if admitted:
-            used += _MINUTE_US
+            used += self._period_us
         if not own:
             self._shared = now + used
         else:
             self._whole[key] = now + used
-        left = max(0, self._room - used) // _MINUTE_US
+        left = max(0, self._room - used) // self._period_us
         # rounded up to whole microseconds: not earlier than it is true
-        wait_us = -(-(used - (self._room - (left + 1) * _MINUTE_US)) // self._per_minute)
+        wait_us = -(-(used - (self._room - (left + 1) * self._period_us)) // self._rate)
         return Verdict(admitted, left, wait_us)
 
     def give_back(self, key: str) -> None:
@@ -80,7 +83,7 @@ class Bucket:
         No budget grows beyond its burst. What shared the budget of all new keys stays taken.
         """
         if key in self._whole:
-            self._whole[key] -= _MINUTE_US
+            self._whole[key] -= self._period_us
 
     def owe(self, bursts: int) -> None:
         """Sets how much may be used up at most, in bursts: one, if nobody else takes of them."""
@@ -92,20 +95,20 @@ class Bucket:
 
     def ahead_us(self, name: str, now_us: int) -> int:
         """How far away the time is at which a budget is whole, at least 0."""
-        used = self._of(name) - now_us * self._per_minute
-        return -(-min(max(used, 0), self._most) // self._per_minute)
+        used = self._of(name) - now_us * self._rate
+        return -(-min(max(used, 0), self._most) // self._rate)
 
     def span_us(self, calls: int) -> int:
         """The time in which so many calls come back, rounded up."""
-        return -(-calls * _MINUTE_US // self._per_minute)
+        return -(-calls * self._period_us // self._rate)
 
     def learn(self, name: str, whole_us: int, calls: int, now_us: int) -> None:
         """Takes over when a budget is whole, by what was taken elsewhere too.
 
         `calls` were taken here and not counted in it.
         """
-        now = now_us * self._per_minute
-        whole = max(self._of(name), whole_us * self._per_minute + calls * _MINUTE_US)
+        now = now_us * self._rate
+        whole = max(self._of(name), whole_us * self._rate + calls * self._period_us)
         whole = min(whole, now + self._most)
         if name == COMMON:
             self._shared = whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,18 +25,25 @@ class Board:
             for name in sorted(names, key=list(ConditionName).index)
         }
 
-    def look(self, wrong: Mapping[ConditionName, Iterable[str]]) -> tuple[Condition, ...]:
+    def look(
+        self,
+        wrong: Mapping[ConditionName, Iterable[str]],
+        *,
+        unknown: Container[ConditionName] = (),
+    ) -> tuple[Condition, ...]:
         """All conditions now, given what is wrong, in sentences; empty ones are nothing wrong.
 
-        A name that is none of the part's is a KeyError.
+        Those that are `unknown` stay as they are. A name that is none of the part's is a KeyError.
         """
         if strange := wrong.keys() - self._known.keys():
             raise KeyError(*strange)
         for name, known in self._known.items():
+            if name in unknown:
+                continue
             reason = "; ".join(dict.fromkeys(text for text in wrong.get(name, ()) if text))
             state = MEANINGS[name].state if reason else State.OK
             since_us = known.since_us if state is known.state else self._now_us()
-            self._known[name] = Condition(name, state, _cut(reason), since_us)
+            self._known[name] = Condition(name, state, cut(reason), since_us)
         return tuple(self._known.values())
 
 
@@ -74,5 +81,6 @@ def describe(conditions: Iterable[Condition]) -> str:
     return "; ".join(dict.fromkeys(one.reason for one in conditions if one.reason))
 
 
-def _cut(reason: str) -> str:
+def cut(reason: str) -> str:
+    """Return a reason in `REASON_MAX` characters at most."""
     return reason if len(reason) <= REASON_MAX else f"{reason[: REASON_MAX - 1]}…"

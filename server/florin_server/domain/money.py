@@ -10,10 +10,15 @@ from florin_server.domain.caip import AssetId, parse_asset
 
 ENABLED_BY_DEFAULT = frozenset({"USD", "EUR", "GBP"})
 
-# beyond any purchase; in 18-digit tokens it still is a small part of 256 bits
-_WHOLE_UNITS_MAX = 100_000_000
+# The weakest currencies need some 10^16 for 100 million dollars. It fits into 64 bits, and in
+# 18-digit tokens it still is a small part of 256.
+MINOR_UNITS_MAX = 10**18
+# beyond any purchase, in whole units of the reference currency
+REFERENCE_CURRENCY = "USD"
+REFERENCE_UNITS_MAX = 100_000_000
 _DECIMALS_MAX = 255  # a token contract tells its own in one byte
 _FIAT_UNIT = re.compile(r"iso4217/([A-Z]{3})")
+_NEARLY_FIAT = re.compile(r"(?:iso-?4217[/:])?([a-z]{3})", re.ASCII | re.IGNORECASE)
 _ASSET_UNIT_PREFIX = "caip19/"
 
 # currencies in use, by their number of minor digits; funds and metals are left out
@@ -67,12 +72,11 @@ _ISO_4217: Mapping[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Currency:
-    """A fiat currency. `decimals` are its minor digits; `max_value` is in minor units."""
+    """A fiat currency. `decimals` are its minor digits."""
 
     code: str
     name: str
     decimals: int
-    max_value: int
 
     @property
     def symbol(self) -> str:
@@ -84,7 +88,7 @@ def _currencies() -> Iterator[Currency]:
     for decimals, table in _ISO_4217.items():
         for row in table.split("|"):
             code, _, name = row.strip().partition(" ")
-            yield Currency(code, name, decimals, _WHOLE_UNITS_MAX * 10**decimals)
+            yield Currency(code, name, decimals)
 
 
 CURRENCIES: Mapping[str, Currency] = {currency.code: currency for currency in _currencies()}
@@ -133,6 +137,17 @@ def parse_unit(text: str) -> Unit:
     return FiatUnit(found[1])
 
 
+def suggest_unit(text: str) -> str | None:
+    """Return the unit that a text which is none probably means: in another case, without prefix."""
+    if found := _NEARLY_FIAT.fullmatch(text):
+        code = found[1].upper()
+        return f"iso4217/{code}" if code in CURRENCIES else None
+    try:
+        return str(TokenUnit(parse_asset(text)))
+    except ValueError:
+        return None
+
+
 def convert_up(value: int, from_decimals: int, to_decimals: int) -> int:
     """Counts the same worth in smaller or larger minor units, rounded up: nobody pays too little.
 
@@ -147,6 +162,11 @@ def convert_up(value: int, from_decimals: int, to_decimals: int) -> int:
     per_whole_after: int = 10**to_decimals
     # floor division of the negated number rounds up
     return -(-value * per_whole_after // per_whole_before)
+
+
+def share_up(value: int, basis_points: int) -> int:
+    """Return a share of an amount in hundredths of a percent, rounded up to whole minor units."""
+    return -(-value * basis_points // 10_000)
 
 
 def spelled(value: int, decimals: int) -> str:

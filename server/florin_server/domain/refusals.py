@@ -44,6 +44,21 @@ def settlement_asset_taken(*, wcp_profile: bool) -> FlorinError:
     )
 
 
+def stopping(version: int | None) -> FlorinError:
+    """A stream that ends before what it follows is final, because this process stops.
+
+    Another process, or the next one, continues it after the version; None where there is none.
+    """
+    return FlorinError(
+        Code.INTERNAL_ERROR,
+        "The server is stopping: watch again after the last version",
+        details={} if version is None else {"afterVersion": str(version)},
+        # others answer already, where there are several
+        retry_after_s=0,
+        unavailable=True,
+    )
+
+
 def dependency_down(*, wcp_profile: bool) -> FlorinError:
     """Something behind us does not answer; the same call may succeed in a moment."""
     if wcp_profile:

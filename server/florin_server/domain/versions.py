@@ -12,6 +12,8 @@ PREVIEW = ("2026-02-19.preview",)
 PUBLISHED = STABLE + PREVIEW
 # what new accounts are pinned to
 NEWEST_STABLE = max(STABLE)
+# the SDK, in lower case, whose releases without a version header read the deployed wire profile
+DEPLOYED_SDK = "js-walletconnect-pay"
 
 _FORM = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(\.preview)?")
 

@@ -20,7 +20,8 @@ class Recent(Generic[_T]):
     def get(self, key: Hashable, now_us: int) -> _T | None:
         """The value, if it is there and not too old."""
         entry = self._kept.get(key)
-        if entry is None or now_us - entry[0] > self._age_us:
+        # a value from the future was kept before the clock was set back: its age is unknown
+        if entry is None or not 0 <= now_us - entry[0] <= self._age_us:
             return None
         self._kept.move_to_end(key)
         return entry[1]

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -21,7 +23,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from florin_server.outbound.reach import Reach
-from florin_server.outbound.resolver import DnsResolver, Resolver, literal
+from florin_server.outbound.resolver import DnsResolver, Resolver, literal, network_of
 
 _READ_BYTES = 16 * 1024
 _HEADER_BYTES = 8 * 1024  # of a line, and of a field
@@ -53,7 +55,7 @@ class NoAnswer(Exception):  # noqa: N818  (a state of the world, not a mistake)
 class Answer:
     """An answer of any status, and the first bytes of its body; `cut` if there were more.
 
-    `retry_after` is that header as it came, empty without one.
+    `retry_after` and `location` are those headers as they came, empty without one.
     """
 
     status: int
@@ -61,10 +63,19 @@ class Answer:
     body: bytes
     cut: bool
     retry_after: str = ""
+    location: str = ""
+
+
+class AddressBusy(Exception):  # noqa: N818  (a state of the world, not a mistake)
+    """As many requests are on their way to an address of the host as may be; none was sent."""
 
 
 class Outbound:
-    """Asks for others. Each request has a connection of its own, so none waits for another's."""
+    """Asks for others. Each request has a connection of its own, so none waits for another's.
+
+    With `per_address`, so many are on their way at a time to each address that hosts resolve to,
+    and to each /64 network of IPv6: names are free, and lead wherever their owner wants.
+    """
 
     def __init__(
         self,
@@ -72,8 +83,11 @@ class Outbound:
         *,
         resolver: Resolver | None = None,
         trust: ssl.SSLContext | None = None,
+        per_address: int | None = None,
     ) -> None:
         self._reach = reach
+        self._per_address = per_address
+        self._under_way: Counter[str] = Counter()
         self._resolver = resolver or DnsResolver()
         self._trust = trust or _of_the_machine()
 
@@ -89,6 +103,8 @@ class Outbound:
     ) -> Answer:
         """Sends one request, and reads so much of its answer; NoAnswer if there was none in time.
 
+        AddressBusy if nothing was sent because an address has as many requests as it may.
+
         `timeout_s` is for all of it, from the question for the host's address on. It ends the
         reading of a body too: what was read until then is answered.
         """
@@ -98,16 +114,18 @@ class Outbound:
         try:
             async with asyncio.timeout_at(until) as limit:
                 pinned = await self._checked(asked)
-                async with (
-                    self._session(pinned) as session,
-                    _asked(session, method, asked, headers, body) as response,
-                ):
-                    # the status is there, and counts
-                    limit.reschedule(None)
-                    read, cut = await _first(response, answer_bytes, until)
-                    kind = response.headers.get("content-type", "")
-                    wait = response.headers.get("retry-after", "")
-                    return Answer(response.status, kind, read, cut, wait)
+                with self._counted(pinned):
+                    async with (
+                        self._session(pinned) as session,
+                        _asked(session, method, asked, headers, body) as response,
+                    ):
+                        # the status is there, and counts
+                        limit.reschedule(None)
+                        read, cut = await _first(response, answer_bytes, until)
+                        kind = response.headers.get("content-type", "")
+                        wait = response.headers.get("retry-after", "")
+                        place = response.headers.get("location", "")
+                        return Answer(response.status, kind, read, cut, wait, place)
         except TimeoutError:
             raise NoAnswer(Fault.TIMEOUT, f"no answer within {timeout_s:g} s") from None
         except aiohttp.ClientConnectorCertificateError as fault:
@@ -122,6 +140,23 @@ class Outbound:
     async def close(self) -> None:
         """Ends what it has open."""
         await self._resolver.close()
+
+    @contextmanager
+    def _counted(self, pinned: _Pinned) -> Iterator[None]:
+        """Count a request at all addresses that it may go to; AddressBusy if one has no room."""
+        if self._per_address is None:
+            yield
+            return
+        networks = {network_of(address) for address in pinned.addresses}
+        if any(self._under_way[network] >= self._per_address for network in networks):
+            raise AddressBusy
+        self._under_way.update(networks)
+        try:
+            yield
+        finally:
+            self._under_way.subtract(networks)
+            # only what is on its way is kept
+            self._under_way = +self._under_way
 
     async def _checked(self, url: URL) -> _Pinned:
         """The addresses of a host, if all of them are allowed."""
@@ -159,7 +194,7 @@ class _Pinned(AbstractResolver):
     """Tells the addresses that were checked, and opens sockets to no others."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
-        self._addresses = addresses
+        self.addresses = addresses
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -173,7 +208,7 @@ class _Pinned(AbstractResolver):
                 proto=0,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for one in self._addresses
+            for one in self.addresses
             if family in {socket.AF_UNSPEC, socket.AF_INET6 if ":" in one else socket.AF_INET}
         ]
 
@@ -183,7 +218,7 @@ class _Pinned(AbstractResolver):
     def socket(self, place: Any) -> socket.socket:
         """A socket to connect to one address with."""
         family, kind, protocol, _, address = place
-        if address[0] not in self._addresses:
+        if address[0] not in self.addresses:
             raise OSError("an address that was not checked")
         made = socket.socket(family, kind, protocol)
         made.setblocking(False)

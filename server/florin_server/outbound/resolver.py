@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
-from ipaddress import ip_address
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Protocol
 
 import aiodns
@@ -60,3 +60,14 @@ def literal(host: str) -> str | None:
         return str(ip_address(host))
     except ValueError:
         return None
+
+
+def network_of(address: str) -> str:
+    """Return what counts as one receiver: an IPv4 address, or the /64 network of an IPv6 one."""
+    # a zone names an interface of this machine, not another receiver
+    known = ip_address(address.partition("%")[0])
+    if isinstance(known, IPv6Address):
+        if known.ipv4_mapped is None:
+            return str(IPv6Network((int(known) >> 64 << 64, 64)))
+        known = known.ipv4_mapped
+    return str(known)

@@ -49,7 +49,7 @@ class Kept:
             self.fault = "the price is from the future"
         elif self._is_stale(rate, now_us):
             self.fault = "the price is too old"
-        elif last is not None and at_us < last.at_us:
+        elif last is not None and at_us < last.at_us and not self._is_stale(last, now_us):
             self.fault = "the price is older than the one before"
         elif last is not None and not self._is_stale(last, now_us) and self._jumps(last, rate):
             self.fault = f"the price jumped from {last.price} to {price}"
@@ -62,7 +62,8 @@ class Kept:
         self.fault = fault
 
     def _is_stale(self, rate: Rate, now_us: int) -> bool:
-        return now_us - rate.at_us > self.stale_s * _SECOND_US
+        # a rate from the future was taken before the clock was set back: its age is unknown
+        return not -_AHEAD_US <= now_us - rate.at_us <= self.stale_s * _SECOND_US
 
     def _jumps(self, before: Rate, after: Rate) -> bool:
         (old, old_scale), (new, new_scale) = parse_decimal(before.price), parse_decimal(after.price)
@@ -117,7 +118,15 @@ class Market:
         """Asks all sources at the same time."""
         self._asking += 1
         try:
-            await asyncio.gather(*(teller.refresh(now_us) for teller in self._tellers))
+            failed = await asyncio.gather(
+                *(teller.refresh(now_us) for teller in self._tellers), return_exceptions=True
+            )
+            for error in failed:
+                if isinstance(error, Exception):
+                    # its prices lapse; those of other sources were taken
+                    _log.error("a source of prices failed", exc_info=error)
+                elif error is not None:
+                    raise error
         finally:
             self._asking -= 1
         self._tell(now_us)

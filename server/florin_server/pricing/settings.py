@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Annotated, Literal, Self, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from florin_server.domain.caip import canonical_asset, evm_address, parse_chain
+from florin_server.domain.urls import is_loopback
 from florin_server.pricing.prices import parse_decimal
 
 _PLACES = ("{base}", "{quote}")
@@ -31,16 +31,9 @@ def _template(text: str) -> str:
     parts = urlsplit(text)
     if not parts.hostname or any(place in parts.netloc for place in _PLACES):
         raise ValueError("a source's address has a host, always the same")
-    if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname)):
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
         raise ValueError("a source's address begins with https://, but on this machine")
     return text
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 AssetKey = Annotated[str, AfterValidator(canonical_asset)]

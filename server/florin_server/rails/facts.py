@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 
@@ -21,6 +22,10 @@ class ChainSettings(Protocol):
         """Seconds that a payment usually takes to be final."""
 
     @property
+    def pegs(self) -> Mapping[str, str | None]:
+        """The peg (ISO 4217) of every asset that is named, by CAIP-19."""
+
+    @property
     def treasury_account(self) -> str:
         """The treasury's CAIP-10 id."""
 
@@ -33,3 +38,4 @@ class Facts:
         self.live = settings.live
         self.eta_s = settings.eta_s
         self.treasury = settings.treasury_account
+        self.pegs = settings.pegs

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from florin_server.domain.payments.payment import Option
+from florin_server.rails.pace import PaceMeter
 from florin_server.rails.provisioning import DurableNonces, TokenAccounts
 from florin_server.rails.roles import (
     AccountNonces,
@@ -23,6 +24,7 @@ from florin_server.rails.roles import (
     Payouts,
     Relay,
     Terms,
+    TreasuryHistory,
     Verifier,
 )
 from florin_server.rails.types import Asset
@@ -46,6 +48,18 @@ class Rail(Protocol):
         """Blocks, counting its own, that make an event final."""
 
     @property
+    def reorg_depth(self) -> int:
+        """Blocks that may be replaced before they are final: at least `confirmations`."""
+
+    @property
+    def stale_blocks(self) -> int:
+        """Blocks after which a transaction that is in none is looked for, and sent again."""
+
+    @property
+    def pace(self) -> PaceMeter:
+        """How fast blocks come, as measured."""
+
+    @property
     def open_max(self) -> int:
         """Transactions of one key that may wait for a block at the same time."""
 
@@ -55,11 +69,15 @@ class Rail(Protocol):
 
     @property
     def native_asset(self) -> str:
-        """CAIP-19 of the coin that pays gas."""
+        """CAIP-19 of what gas is paid with: the chain's coin, or its fee token."""
 
     @property
     def assets(self) -> Mapping[str, Asset]:
         """The assets that are offered, by CAIP-19."""
+
+    @property
+    def pegs(self) -> Mapping[str, str | None]:
+        """The peg (ISO 4217) of every asset of the settings, by CAIP-19, offered now or not."""
 
     @property
     def senders(self) -> Sequence[str]:
@@ -140,6 +158,10 @@ class Rail(Protocol):
     @property
     def payouts(self) -> Payouts | None:
         """What pays out of the treasury; None if its key is not here."""
+
+    @property
+    def treasury_history(self) -> TreasuryHistory | None:
+        """What the treasury signed; None if its nonces tell that, or its key is not here."""
 
     @property
     def durable_nonces(self) -> DurableNonces | None:

@@ -18,6 +18,17 @@ class Values:
     held: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Affordable:
+    """How many of the accounts that are missing can be paid for now, and what the others lack.
+
+    `problem` is a sentence, empty if all can be paid for.
+    """
+
+    count: int
+    problem: str
+
+
 class DurableNonces(Protocol):
     """Durable nonces: a transaction with one lapses when it is advanced, and not by time."""
 
@@ -27,6 +38,9 @@ class DurableNonces(Protocol):
 
     async def values(self, addresses: Sequence[str]) -> Values:
         """What accounts hold at final depth; one read."""
+
+    async def affordable(self, missing: int) -> Affordable:
+        """Return how many of so many missing accounts can be paid for; one batched read."""
 
     async def create(self, addresses: Sequence[str]) -> Signed:
         """Signs the one transaction that makes accounts; it fails if one is there."""

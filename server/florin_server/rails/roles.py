@@ -18,11 +18,16 @@ from florin_server.rails.types import (
     Commitment,
     Effect,
     Fact,
+    Glance,
     Head,
     Mined,
     NodeState,
+    Noted,
     Paid,
     Payable,
+    SeenHead,
+    SentTransfer,
+    Shortage,
     Signed,
     Split,
     Transfer,
@@ -146,6 +151,12 @@ class Relay(Protocol):
         It is tried as that would run: sent by `sender`, at the fees of now, in the next block.
         """
 
+    def share(self, item: Accepted) -> Share:
+        """Return the most gas that an item may use of a transaction, as it stands.
+
+        On chains without gas it is the highest fee, in minor units of the coin.
+        """
+
     async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         """Signs, with a sender's key, the one transaction that settles the items."""
 
@@ -158,8 +169,8 @@ class Relay(Protocol):
     async def knows(self, tx_hash: str) -> bool:
         """True if the chain or its pool has the transaction now."""
 
-    async def shortages(self) -> tuple[str, ...]:
-        """Tells, in sentences, which keys are running out of the coin that they pay with."""
+    async def shortages(self) -> tuple[Shortage, ...]:
+        """Tells which keys are running out of the coin that they pay with."""
 
 
 class Observer(Protocol):
@@ -220,6 +231,10 @@ class Nodes(Protocol):
         """How each node looks, in the order of preference; none of this process."""
 
     @property
+    def calls_by_method(self) -> Mapping[str, int]:
+        """How often each method of nodes was called since the start, answered or not."""
+
+    @property
     def disagreement(self) -> str:
         """What keeps nodes from agreeing on what ends payments; empty if they agree."""
 
@@ -242,6 +257,21 @@ class Blocks(Protocol):
 
     async def block(self, number: int) -> BlockView | None:
         """One block; None if the chain does not have it (yet, or any more)."""
+
+    async def glance(self, since: int) -> Glance:
+        """Return the newest block and what logs tell of those after a known one, in two calls.
+
+        The logs may be late: what is read so is to be read again when it is final.
+        """
+
+    def list_seen(self) -> Sequence[SeenHead]:
+        """Return when heads were first seen, for the next process: at most 16, the oldest first.
+
+        Empty where that decides nothing.
+        """
+
+    async def restore_seen(self, heads: Sequence[SeenHead]) -> None:
+        """Use when an earlier process saw heads, of those that are part of the chain still."""
 
     async def replaced(self, number: int, block_hash: str) -> bool:
         """True if as many nodes as have to agree tell of another block in the place of one.
@@ -284,6 +314,13 @@ class AccountNonces(Protocol):
     async def nonce_used(self, sender: str, nonce: int) -> bool:
         """True if a transaction with a sender's nonce is final."""
 
+    async def transfer_at(self, sender: str, nonce: int) -> SentTransfer | None:
+        """Return a sender's transaction in a block with a nonce; None if none can be found.
+
+        A node that has no old states cannot find one. The transaction's bytes are checked against
+        its hash, and its signature against the sender's address.
+        """
+
     async def fill(self, sender: str, nonce: int) -> Signed:
         """Signs, with a sender's or the treasury's key, what does nothing but use a nonce."""
 
@@ -292,6 +329,19 @@ class AccountNonces(Protocol):
 
         RailUnavailable also if the limits allow no higher fee.
         """
+
+
+class TreasuryHistory(Protocol):
+    """What the treasury's key signed, as the chain has it, on chains without nonces."""
+
+    async def list_since(self, signature: str) -> list[Noted]:
+        """Return the final transactions that name the treasury, the newest first.
+
+        Those after a transaction, or all if that is empty; only as many as a node gives at once.
+        """
+
+    async def find_signed(self, signature: str) -> Signed | None:
+        """Return the transaction with a signature; None if the treasury did not sign it."""
 
 
 class Gas(Protocol):
@@ -306,8 +356,8 @@ class Gas(Protocol):
         An account may have got code, or lost it, since its payment was confirmed.
         """
 
-    def share(self, item: Accepted) -> Share:
-        """The most gas that an item may use of a transaction, as it stands."""
+    async def had_too_little_gas(self, item: Accepted, had: Share) -> bool:
+        """Return whether an item failed because Florin gave it too little gas: no payer's fault."""
 
 
 class Payouts(Protocol):

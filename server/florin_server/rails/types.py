@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+from florin_server.domain.errors import FlorinError
 from florin_server.domain.settlement.chain_txs import Share
 
 
@@ -78,6 +80,30 @@ class Head:
     number: int
     hash: str  # empty if the chain tells only final blocks
     time: int  # Unix seconds; 0 if the chain does not tell
+    # the newest final block, -1 if there is none; None if only a count of blocks decides
+    final: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenHead:
+    """A head that was seen: its block's number, hash and Unix time, and how many seconds ago."""
+
+    number: int
+    hash: str
+    time: int
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """The newest block, and whether all since a known one are `quiet`: without settlement events.
+
+    `quiet` is None if that was not asked, and False also if the node did not answer it.
+    """
+
+    head: Head
+    parent_hash: str
+    quiet: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +135,20 @@ class Paid:
 class Mined:
     """A transaction of ours in a block.
 
-    `gas_cost` is in minor units of the native coin, and so is `rent`: what else its sender left in
-    accounts that it opened, below zero if it got more back. `gas_used` is in units of gas, 0 on
-    chains where a fee does not depend on what was computed.
+    `gas_cost` is in minor units of the rail's `native_asset`, and so is `rent`: what else its
+    sender left in accounts that it opened, below zero if it got more back. `gas_used` is what
+    budgets count: units of gas, or the fee itself on chains without gas. Both are None where the
+    node does not report them, and nodes need not agree on them: they are bookkeeping and decide
+    nothing.
     """
 
     tx_hash: str
     block_number: int
     block_hash: str
     success: bool
-    gas_cost: int
+    gas_cost: int | None = field(compare=False)
     rent: int = 0
-    gas_used: int = 0
+    gas_used: int | None = field(default=0, compare=False)
 
 
 Fact: TypeAlias = Paid | Mined
@@ -129,7 +157,10 @@ Fact: TypeAlias = Paid | Mined
 
 @dataclass(frozen=True, slots=True)
 class BlockView:
-    """What one block tells about payments: all settlement events, and all transactions from us."""
+    """What one block tells about payments: all settlement events, and all transactions from us.
+
+    It is not `complete` where the node contradicts itself about the block: events may be missing.
+    """
 
     number: int
     hash: str
@@ -137,6 +168,7 @@ class BlockView:
     time: int
     paid: tuple[Paid, ...]
     mined: tuple[Mined, ...]
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +179,7 @@ class Signed:
     `since_block` a block that came before any that can hold it. `opens` tells that it opens the
     place that it pays to.
     `lapses_at` is the block height after which it cannot be mined, on chains where it lapses.
-    `shares` are those of the payments that it settles, in their order, where they differ.
+    `shares` are those of the payments that it settles, in their order.
     """
 
     raw: bytes
@@ -171,6 +203,31 @@ class Transfer:
     account: str
     value: int
     may_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SentTransfer:
+    """A transaction of a treasury that a node reported, and the plain transfer that it makes.
+
+    `asset`, `account` and `value` are as in `Transfer`, and empty (0) if it makes no plain
+    transfer. `raw` is the signed transaction, whose hash is `hash`. `is_setup` tells that it moves
+    nothing, as `florin chain deploy` made it.
+    """
+
+    hash: str
+    raw: bytes
+    asset: str = ""
+    account: str = ""
+    value: int = 0
+    is_setup: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A transaction that names the treasury; `reference` is its only memo, empty if it failed."""
+
+    hash: str
+    reference: str
 
 
 class Effect(StrEnum):
@@ -201,5 +258,25 @@ class RailUnavailable(Exception):  # noqa: N818  (a state of the world, not a mi
     """The chain did not answer, or answered nonsense; nothing is known about what was asked."""
 
 
+class NonceUnusable(FlorinError):  # noqa: N818  (a state of the world, not a mistake)
+    """The payer's wallet changed a transaction so that its durable nonce counts no more."""
+
+
 class NotReceivable(RailUnavailable):
     """A receiver cannot take what is to be paid, as the chain is now; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A key that runs out of the coin that it pays with, in a sentence.
+
+    With `is_empty` it cannot pay for one more payment.
+    """
+
+    text: str
+    is_empty: bool
+
+
+def is_unfunded(shortages: Collection[Shortage], senders: int) -> bool:
+    """Return whether none of so many keys can pay for one more payment."""
+    return sum(one.is_empty for one in shortages) >= senders

@@ -222,13 +222,15 @@ class Teller:
         order, sends = story.order, actions[-1]["data"]["method"] == "eth_sendTransaction"
         if order.deed is Deed.LATE and sends:
             await self._click(story, buyer, "cancel", {})
-            await self._send_late(story, wallet, actions)
+            await self._send_late(story, wallet, option, actions)
             return True
         if order.deed is Deed.LATE:
             # time stops where the payment expires, too
             await self._times.until(story.over_us)
             await self._after(_LATE_S)
-        outputs = [_MADE_UP] * 9 if order.deed is Deed.BLUNDERS else await wallet.perform(actions)
+        outputs = [_MADE_UP] * 9
+        if order.deed is not Deed.BLUNDERS:
+            outputs = await wallet.perform(option, actions, self._stage.now_us / SECOND_US)
         story.signed_us = self._now_us()
         results = [{"type": "walletRpc", "data": [one]} for one in outputs]
         body = {"optionId": option["id"], "results": results}
@@ -248,10 +250,12 @@ class Teller:
         story.refused += sorted({one.code for one in answers if isinstance(one, Refused)})
         return not all(isinstance(one, Refused) for one in answers)
 
-    async def _send_late(self, story: Story, wallet: Wallet, actions: list[Json]) -> None:
+    async def _send_late(
+        self, story: Story, wallet: Wallet, option: Json, actions: list[Json]
+    ) -> None:
         """Sends for nothing, and waits until the money is back, but for its gas."""
         before = await self._coin(wallet)
-        await wallet.perform(actions)
+        await wallet.perform(option, actions, self._stage.now_us / SECOND_US)
         story.signed_us = self._now_us()
 
         async def gone() -> bool:

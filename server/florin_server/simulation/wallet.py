@@ -47,9 +47,12 @@ class Wallet:
         """The account without its chain."""
         return self.account.rpartition(":")[2]
 
-    async def perform(self, actions: Sequence[dict[str, Any]]) -> list[str]:
-        """The outputs of actions; WalletError if they cannot be done."""
-        asking, answer = self._keys.executing(actions), None
+    async def perform(
+        self, option: Mapping[str, Any], actions: Sequence[dict[str, Any]], now_s: float
+    ) -> list[str]:
+        """Execute an option's actions; WalletError if they cannot be done, or do not fit it."""
+        asking = self._keys.executing(actions, option=option, now=now_s)
+        answer = None
         while True:
             try:
                 question = asking.send(answer)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from florin_gateway.settings import HeaderSettings
 
+from florin_server.domain.versions import DEPLOYED_SDK
+
 HEADERS = HeaderSettings(
     forwarded=(
         "api-key",
@@ -16,10 +18,14 @@ HEADERS = HeaderSettings(
         "sdk-version",
         "sdk-platform",
         "idempotency-key",
+        # proves nothing here; whoever sends it is told what does
+        "authorization",
     ),
     # an empty version is malformed, an empty credential is none
     kept_empty=("pay-version", "wcp-version"),
     deployed=("wcp-version", "pay-version"),
+    # releases 1.0.4 and 1.0.5 send no version
+    deployed_clients=(("sdk-name", DEPLOYED_SDK),),
     answered=(
         ("pay-version", ("pay-version", "wcp-version")),
         ("idempotent-replayed", ("idempotent-replayed",)),

@@ -25,9 +25,11 @@ from florin_server.flows.app import App, Wallet
 from florin_server.flows.operator import figures
 from florin_server.flows.operator.executors import Executor
 from florin_server.flows.operator.figures import Books, Figures, Heap, Shared
+from florin_server.flows.operator.process import ProcessFigures
 from florin_server.flows.operator.system import Chain
 from florin_server.meters import Family, Meters
 from florin_server.rails.types import NodeState
+from florin_server.web import process_metrics
 
 PATH = "/metrics"
 # memory, processor time and open files, where the system tells them
@@ -40,6 +42,27 @@ _SEVERITY = {state: float(place) for place, state in enumerate(State)}
 # what waits for the operator's verdict and for nothing else
 _HELD_BACK = "held"
 _Item = tuple[tuple[str, ...], _T]
+# gauges that are read from the store: left out while it is away, as nobody knows them then
+FROM_STORE = frozenset(
+    {
+        "payments",
+        "payments_blocked",
+        "payments_processing",
+        "payment_oldest_unfinished_seconds",
+        "payout_oldest_owed_seconds",
+        "payouts_owed",
+        "executor_open_transactions",
+        "executor_paused",
+        "chain_hour_failed_gas",
+        "chain_hour_opened_gas",
+        "chain_payers_paused",
+        "chain_payments_paused",
+        "chain_payments_given_up",
+        "webhooks_waiting",
+        "webhook_oldest_undelivered_seconds",
+        "webhook_endpoints_paused",
+    }
+)
 
 # what each label says, and what bounds it
 LABELS: Mapping[str, str] = {
@@ -63,6 +86,8 @@ LABELS: Mapping[str, str] = {
     "limits: `done`, `failed`; of an attempt to tell an endpoint: `delivered`, `failed`",
     "hint": "`sent`, `heard`, `dropped` (the store was away, or too many waited), `ignored` (of "
     "another version, or none at all)",
+    "lease": "`relayer:` and the account that sends",
+    "pool": "what connections are for: `read`, `survey` (many rows) or `write`",
     "holder": "whose answer is held: `merchant`, `key`, `app`, `page`, `nobody` (health)",
 }
 
@@ -111,6 +136,7 @@ _ALL = _Table[Figures](
     (),
     lambda f: [((), f)],
     (
+        ("store_up", "1 while the process reads its store", lambda o: o.store_up),
         ("payments_blocked", "payments of blocked payers without a verdict", lambda o: o.blocked),
         (
             "payment_oldest_unfinished_seconds",
@@ -148,6 +174,11 @@ _ALL = _Table[Figures](
             lambda o: o.webhooks.paused,
         ),
         (
+            "machine_clock_ahead_seconds",
+            "how far the machine's clock is before the database's; below 0 where it is behind",
+            lambda o: o.machine_ahead_us / 1_000_000,
+        ),
+        (
             "hints_listening",
             "1 while it hears at once what other processes on its database change",
             lambda o: o.listening,
@@ -177,6 +208,16 @@ _CHAINS = _Table[Chain](
         ("chain_payments_paused", "accepted payments that wait for gas", lambda o: o.gas.paused),
         ("chain_payments_given_up", "payments not sent any more", lambda o: o.gas.given_up),
     ),
+)
+_PACES = _Table[float](
+    ("chain",),
+    lambda f: [((one.chain_id,), one.block_s) for one in f.chains if one.block_s],
+    (("chain_block_seconds", "between blocks, on Solana between slots, as measured", float),),
+)
+_PROMISES = _Table[float](
+    ("chain",),
+    lambda f: [((one.chain_id,), one.settle_s) for one in f.chains if one.settle_s is not None],
+    (("chain_settle_seconds", "from confirm to final: median of its newest payments", float),),
 )
 _OF_CHAINS = _Table[Condition](
     ("chain", "condition"),
@@ -262,6 +303,8 @@ _TABLES: tuple[_Table[Any], ...] = (
     _SHARED,
     _OF_NONE,
     _CHAINS,
+    _PACES,
+    _PROMISES,
     _OF_CHAINS,
     _NODES,
     _EXECUTORS,
@@ -278,17 +321,22 @@ def families() -> list[Family]:
         for table in _TABLES
         for name, tells, _ in table.gauges
     ]
-    return [*gauges, *meters.FAMILIES]
+    return [*gauges, *process_metrics.FAMILIES, *meters.FAMILIES]
 
 
-def routes(app: App, keyed_calls: Callable[[], int]) -> Mapping[str, PlainHandler]:
-    """The handler by its path; `keyed_calls` counts those that are under a key."""
+def routes(
+    app: App, keyed_calls: Callable[[], int], process: Callable[[], ProcessFigures]
+) -> Mapping[str, PlainHandler]:
+    """The handler by its path; `keyed_calls` counts those that are under a key.
+
+    `process` reads the numbers of this process.
+    """
 
     async def tell(request: PlainRequest) -> PlainAnswer:
         if not is_near(request):
             return _ELSEWHERE
         known = Known(await figures.read(app, keyed_calls()))
-        return _told(request, known, app.meters)
+        return _told(request, known, app.meters, process_metrics.ProcessMetrics(process()))
 
     return {PATH: tell}
 
@@ -302,12 +350,15 @@ def counted(known: Meters) -> Mapping[str, PlainHandler]:
     return {PATH: tell}
 
 
-def _told(request: PlainRequest, known: Known | None, counts: Meters) -> PlainAnswer:
-    accept = _header(request, b"accept")
-    encode, content_type = choose_encoder(accept.decode("latin-1"))
+def _told(
+    request: PlainRequest, known: Known | None, counts: Meters, *more: Collector
+) -> PlainAnswer:
+    encode, content_type = choose_encoder(request.header(b"accept"))
     registry = CollectorRegistry()
     registry.register(_PROCESS)
     registry.register(counts.registry)
+    for one in more:
+        registry.register(one)
     if known is not None:
         registry.register(known)
     return PlainAnswer(200, encode(registry), content_type)
@@ -315,12 +366,8 @@ def _told(request: PlainRequest, known: Known | None, counts: Meters) -> PlainAn
 
 def is_near(request: PlainRequest) -> bool:
     """False for a name that a page in a browser on this machine may have had lead here."""
-    host = _header(request, b"host").decode("latin-1").lower()
+    host = request.header(b"host").lower()
     return host.partition(":")[0] in {"", "localhost"} or address_of(host) is not None
-
-
-def _header(request: PlainRequest, wanted: bytes) -> bytes:
-    return next((value for name, value in request.headers if name == wanted), b"")
 
 
 class Known(Collector):
@@ -334,6 +381,8 @@ class Known(Collector):
         for table in _TABLES:
             things = list(table.things(self._known))
             for name, tells, value in table.gauges:
+                if name in FROM_STORE and not self._known.store_up:
+                    continue
                 family = GaugeMetricFamily(f"florin_{name}", tells, labels=table.labels)
                 for labels, thing in things:
                     family.add_metric(labels, float(value(thing)))

@@ -1,6 +1,7 @@
 """Templates of pages, and the answers that are made of them.
 
-Every value is escaped, whoever it is from; one that a template names and nobody gave is an error.
+Every value is escaped and cleaned of control characters, whoever it is from; one that a template
+names and nobody gave is an error.
 Styles and scripts are files of this host (`assets`), and nothing else runs or is loaded.
 """
 
@@ -16,13 +17,30 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
+from florin_server.domain.text import escape_unsafe, escape_unsafe_texts
 from florin_server.web.assets import address
 from florin_server.web.language import LANGUAGES
+
+
+def _visible(value: object) -> str:
+    """Return what a template shows of a value, without characters that reorder or hide text.
+
+    Stored text may be older than the rule that refuses them, and nodes and tokens obey none.
+    """
+    text = value if isinstance(value, str) else str(value)
+    if text.isprintable():
+        return text
+    clean = escape_unsafe(text, multiline=True)
+    # what replaces a character is no markup
+    return Markup(clean) if isinstance(text, Markup) else clean  # noqa: S704
+
 
 _FOLDER: Final = Path(__file__).with_name("templates")
 _TEMPLATES: Final = Environment(
     loader=FileSystemLoader(_FOLDER),
     autoescape=True,
+    # no template can forget it
+    finalize=_visible,
     undefined=StrictUndefined,
     # files of an installation do not change
     auto_reload=False,
@@ -45,12 +63,16 @@ class Script(Markup):
 
     @classmethod
     def of(cls, value: object) -> Script:
-        """A value as JSON that no element of a page ends in."""
-        return cls(htmlsafe_json_dumps(value))
+        """A value as JSON that no element of a page ends in, its texts cleaned like those shown."""
+        return cls(_dumps(value))
 
 
 def _tojson(value: object) -> Markup:
-    return value if isinstance(value, Script) else htmlsafe_json_dumps(value)
+    return value if isinstance(value, Script) else _dumps(value)
+
+
+def _dumps(value: object) -> Markup:
+    return htmlsafe_json_dumps(escape_unsafe_texts(value))
 
 
 _TEMPLATES.filters["tojson"] = _tojson
@@ -69,8 +91,9 @@ def _digest(text: bytes) -> str:
 def strict(frames: str = "'none'", style: str | None = None) -> Headers:
     """The headers of pages with scripts: all that loads is this host's, and texts become no markup.
 
-    `frames` are the sites that may put the page into theirs; `style` is the one text that may stand
-    in a style element.
+    The referrer stays within this site: `no-referrer` would make browsers send `Origin: null`
+    with its own forms. `frames` are the sites that may put the page into theirs; `style` is the
+    one text that may stand in a style element.
     """
     styles = "'self'" if style is None else f"'self' {_digest(style.encode())}"
     policy = (
@@ -80,7 +103,7 @@ def strict(frames: str = "'none'", style: str | None = None) -> Headers:
     )
     return (
         (b"content-security-policy", policy.encode()),
-        (b"referrer-policy", b"no-referrer"),
+        (b"referrer-policy", b"same-origin"),
         (b"x-content-type-options", b"nosniff"),
         (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=()"),
     )

@@ -140,6 +140,29 @@ async def test_what_is_missing_is_told_first(gate, rule, sent, code):
     assert await gate.code(rule, **sent) is code
 
 
+@pytest.mark.parametrize(
+    ("rule", "more", "code", "wanted"),
+    [
+        (READ, {}, Code.MISSING_AUTH_HEADERS, "send Api-Key and Merchant-Id"),
+        (READ, {"merchant_id": "mrch_1"}, Code.MISSING_API_KEY, "send Api-Key and Merchant-Id"),
+        (ACCOUNT, {}, Code.MISSING_AUTH_HEADERS, "send Api-Key"),
+        (GATEWAY, {}, Code.MISSING_AUTH_HEADERS, "send App-Id and Client-Id"),
+        (GATEWAY, {"client_id": "c"}, Code.MISSING_APP_ID, "send App-Id and Client-Id"),
+    ],
+)
+async def test_authorization_header_is_answered_with_the_headers_to_send(
+    gate, rule, more, code, wanted
+):
+    with pytest.raises(FlorinError) as refused:
+        await gate.caller(rule, authorization="Bearer sk_test_secret", **more)
+    assert refused.value.code is code
+    assert wanted in refused.value.message
+    assert "sk_test_secret" not in refused.value.message
+    with pytest.raises(FlorinError) as bare:
+        await gate.caller(rule, **more)
+    assert "Authorization" not in bare.value.message
+
+
 # keys
 
 

@@ -39,6 +39,12 @@ def test_what_cannot_be_meant_is_refused_without_the_password(tmp_path):
     assert "s3cret" not in repr(Settings(home=tmp_path, store=DSN))
 
 
+def test_address_with_several_hosts_is_accepted_and_shown_without_password(tmp_path):
+    several = "postgresql://florin:s3cret@one:5433,two/florin?target_session_attrs=read-write"
+    database = where(Settings(home=tmp_path, store=several))
+    assert str(database) == "PostgreSQL at one:5433, two, database florin"
+
+
 def test_days_are_not_simulated_in_a_database(tmp_path):
     with pytest.raises(Refused, match="SQLite"):
         usable(Settings(home=tmp_path, store=DSN))

@@ -383,3 +383,21 @@ async def test_agreement_needs_as_many_endpoints_as_it_says():
     second.fault = lost()
     with pytest.raises(RailUnavailable, match="1 endpoints answer, and 2 have to agree"):
         await stage.rpc.several(lambda rpc: rpc.batch([QUESTION]))
+
+
+@pytest.mark.parametrize(("block_s", "lag"), [(None, 5), (0.2, 50), (0.05, 200), (12.0, 5)])
+def test_allowed_lag_counts_seconds_once_the_pace_is_measured(block_s, lag):
+    family = EvmFamily("Test", 31337, lag_max=5, block_s=lambda: block_s)
+    assert family.allowed_lag() == lag
+
+
+@pytest.mark.parametrize(("block_s", "problem"), [(0.2, ""), (2.0, "is 6 blocks behind")])
+async def test_node_six_blocks_behind_is_left_out_only_if_that_is_long(block_s, problem):
+    far, near, time = Node(head=100), Node(head=106), Time()
+    family = EvmFamily("Test", 31337, lag_max=5, block_s=lambda: block_s)
+    nodes = {"far.example": JsonRpc(far), "near.example": JsonRpc(near)}
+    rpc = Endpoints(nodes, family, now=time)
+    await rpc.look()
+    time.now += PROBE_S
+    await rpc.look()
+    assert [state.problem for state in rpc.states()] == [problem, ""]

@@ -12,7 +12,15 @@ from aiohttp import web
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.solana import SolanaDevChain, SolanaDevSettings
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
-from florin_server.rails.connection.new_blocks import MISSED_MAX, News
+from florin_server.rails.connection.new_blocks import (
+    BEFORE_BLOCK,
+    FASTEST_S,
+    MISSED_MAX,
+    REPEATED,
+    REPEATS_MAX,
+    News,
+    Waiter,
+)
 from florin_server.rails.connection.subscription import Subscription
 from florin_server.rails.evm.family import NEW_BLOCKS, block_mark
 from florin_server.rails.evm.rail import EvmRail
@@ -60,7 +68,7 @@ class Announcing(News):
 @asynccontextmanager
 async def evm():
     chain = await EvmDevChain.open(None, EvmDevSettings())
-    port = await chain.serve_http("127.0.0.1", 0)
+    port = await chain.serve_http()
     try:
         yield JsonRpc(LocalTransport(chain.handle)), port
     finally:
@@ -166,7 +174,7 @@ async def test_a_new_block_is_announced():
 
 async def test_new_final_slots_are_announced():
     chain = await SolanaDevChain.open(None, SolanaDevSettings(slot_s=0.02, finalized_slots=2))
-    port = await chain.serve_http("127.0.0.1", 0)
+    port = await chain.serve_http()
     async with subscribed(port, NEW_SLOTS, slot_mark) as news:
         await news.until(True)
         for _ in range(3):
@@ -345,7 +353,7 @@ async def test_the_embedded_chain_knows_no_other_subscriptions():
 
 async def test_a_rail_hears_of_new_blocks_where_its_settings_say():
     lab = await open_lab()
-    port = await lab.chain.serve_http("127.0.0.1", 0)
+    port = await lab.chain.serve_http()
     chosen = settings(
         rpc_url=f"http://127.0.0.1:{port}", ws_url=f"ws://127.0.0.1:{port}", poll_ms=600_000
     )
@@ -357,3 +365,38 @@ async def test_a_rail_hears_of_new_blocks_where_its_settings_say():
     await rail.close()
     await lab.rail.close()
     await lab.chain.close()
+
+
+async def test_looks_follow_the_pace_within_bounds():
+    news = News(1.0)
+    for claimed, looked_s in ((0.001, FASTEST_S), (0.5, 0.5), (12.0, 1.0), (None, 1.0)):
+        news.follow_pace(claimed)
+        assert news.poll_s == looked_s
+
+
+def pauses_s(news: News, heads: list[int]) -> list[float]:
+    """How long somebody waits after each of these heads."""
+    found, waiter = [], Waiter()
+    for head in heads:
+        news.saw(head)
+        found.append(news.pause_s(waiter))
+    return found
+
+
+async def test_look_that_finds_no_block_is_repeated_soon_and_not_for_ever():
+    news = News(1.0)
+    news.follow_pace(0.5)
+    before, repeated = 0.5 * BEFORE_BLOCK, 0.5 * REPEATED
+    assert pauses_s(news, [1, 2, 2, 3]) == [before, before, repeated, before]
+    stalled = pauses_s(news, [7] * (REPEATS_MAX + 3))
+    assert stalled == [before] + [repeated] * REPEATS_MAX + [0.5, 0.5]
+
+
+async def test_slow_or_announced_chains_are_looked_at_as_the_settings_say():
+    news = News(1.0)
+    for block_s in (None, 12.0):
+        news.follow_pace(block_s)
+        assert pauses_s(news, [1, 1, 2]) == [1.0, 1.0, 1.0]
+    news = News(1.0, announced=True)
+    news.follow_pace(0.5)
+    assert pauses_s(news, [1, 1, 2]) == [5.0, 5.0, 5.0]

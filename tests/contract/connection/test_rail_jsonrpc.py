@@ -152,6 +152,61 @@ async def test_nonsense_for_a_batch_tells_nothing(answer):
         await rpc.batch([("a", []), ("b", [])])
 
 
+def no_batches(how):
+    """A node that answers single calls, and refuses lists in some way."""
+    return lambda question: how if isinstance(question, list) else result(question, "0x1")
+
+
+REFUSED = {"code": -32600, "message": "invalid request"}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"jsonrpc": "2.0", "id": None, "error": REFUSED},
+        [{"jsonrpc": "2.0", "id": None, "error": REFUSED}],
+        b"<html>",
+        b"",
+    ],
+    ids=["object", "list", "page", "nothing"],
+)
+async def test_node_without_batches_is_asked_call_by_call(how):
+    rpc, asked = node(no_batches(how))
+    calls = [("a", [n]) for n in range(9)]
+    assert await rpc.batch(calls) == ["0x1"] * 9
+    refused = sum(isinstance(one, list) for one in asked)
+    assert refused <= 4
+    asked.clear()
+    assert await rpc.batch(calls) == ["0x1"] * 9
+    assert [one["params"] for one in asked] == [[n] for n in range(9)]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 8])
+async def test_node_with_small_batches_is_asked_in_the_size_it_takes(most):
+    def answer(question):
+        if not isinstance(question, list):
+            return result(question, "0x1")
+        if len(question) > most:
+            return refusal({"id": None}, -32600, "invalid request")
+        return [result(one, one["params"][0]) for one in question]
+
+    rpc, asked = node(answer)
+    calls = [("a", [n]) for n in range(20)]
+    expected = ["0x1"] * 20 if most == 1 else list(range(20))
+    for _ in range(2):
+        asked.clear()
+        assert len(await rpc.batch(calls)) == 20
+    assert await rpc.batch(calls) == expected or most == 1
+    assert all(not isinstance(one, list) or len(one) <= most for one in asked)
+
+
+async def test_node_that_is_busy_is_not_asked_in_smaller_batches():
+    rpc, asked = node(lambda _: refusal({"id": None}, -32005, "too many requests"))
+    with pytest.raises(RailUnavailable, match="too many requests"):
+        await rpc.batch([("a", [n]) for n in range(20)])
+    assert len(asked) == 1
+
+
 async def test_a_batch_refused_as_a_whole_tells_nothing():
     rpc, _ = node(lambda _: {"jsonrpc": "2.0", "id": None, "error": {"message": "too many"}})
     with pytest.raises(RailUnavailable, match="too many"):
@@ -217,7 +272,7 @@ async def asked_over_http(handler, path="/", **options):
         await server.close()
 
 
-@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("status", [200, 400, 418, 500, 502])
 async def test_answers_are_read_over_http(status):
     async def handle(request):
         assert request.method == "POST"
@@ -231,8 +286,10 @@ async def test_answers_are_read_over_http(status):
 @pytest.mark.parametrize("status", [204, 301, 401, 403, 429, 500, 502, 503])
 async def test_other_statuses_tell_nothing(status):
     async def handle(request):
-        return web.Response(status=status)
+        answer = result(json.loads(await request.read()), "0x1")
+        return web.json_response(answer, status=status) if denied else web.Response(status=status)
 
+    denied = status in {401, 403, 429, 503}
     with pytest.raises(RailUnavailable, match=str(status)):
         await asked_over_http(handle)
 

@@ -6,7 +6,9 @@ import json
 
 import pytest
 from eth_account import Account
+from florin_server.clock import TestClock
 from florin_server.devnet.evm import DEVNET
+from florin_server.devnet.evm.block_rules import BlockRules
 from florin_server.devnet.genesis import artifact
 from web3 import AsyncHTTPProvider, AsyncWeb3
 from web3.exceptions import ContractLogicError
@@ -73,7 +75,7 @@ async def test_the_token_tells_its_metadata(node):
 
 
 async def test_web3_works_over_http(node):
-    port = await node.chain.serve_http("127.0.0.1", 0)
+    port = await node.chain.serve_http()
     web3 = AsyncWeb3(AsyncHTTPProvider(f"http://127.0.0.1:{port}"))
     try:
         assert await web3.is_connected()
@@ -371,3 +373,39 @@ async def test_storage_can_be_read(node):
     await node.fund(BUYER.address)
     supply = int(await node.ask("eth_getStorageAt", TOKEN, "0x0", "latest"), 16)
     assert supply == await node.read(TOKEN, "totalSupply()") > 0
+
+
+async def test_system_transactions_begin_each_block_and_are_made_anew_by_a_reorganization():
+    async with opened(rules=BlockRules(system_transactions=2)) as node:
+        receipt = await node.run(FAUCET, BUYER.address, "0x", value=1)
+        assert receipt["transactionIndex"] == "0x2"
+        block = await node.ask("eth_getBlockByNumber", "latest", True)
+        kinds = [one["type"] for one in block["transactions"]]
+        assert kinds == ["0x7e", "0x7e", "0x2"]
+        receipts = await node.ask("eth_getBlockReceipts", "latest")
+        assert [one["type"] for one in receipts] == kinds
+        assert receipts[-1] == receipt
+        assert int(receipt["cumulativeGasUsed"], 16) == int(block["gasUsed"], 16)
+        system = block["transactions"][0]
+        assert await node.ask("eth_getTransactionByHash", system["hash"]) == system
+        await node.ask("florin_fault", {"kind": "reorg", "depth": 1})
+        assert await node.ask("eth_getTransactionReceipt", receipt["transactionHash"])
+        empty = await node.ask("eth_getBlockByNumber", "latest", True)
+        assert [one["type"] for one in empty["transactions"]] == ["0x7e", "0x7e"]
+        assert empty["transactions"][0]["hash"] != system["hash"]
+
+
+async def test_blocks_share_timestamps_and_tags_follow_the_rules_of_the_chain():
+    clock = TestClock(START_S * 1_000_000)
+    rules = BlockRules(timestamp_s=4, safe_depth=1, final_depth=3)
+    async with opened(clock=clock, rules=rules) as node:
+        stamps = []
+        for _ in range(10):
+            clock.advance(1)
+            await node.mine()
+            block = await node.ask("eth_getBlockByNumber", "latest", False)
+            stamps.append(int(block["timestamp"], 16) - START_S)
+        assert stamps == [0, 0, 0, 4, 4, 4, 4, 8, 8, 8]
+        for tag, number in (("safe", 9), ("finalized", 7)):
+            block = await node.ask("eth_getBlockByNumber", tag, False)
+            assert int(block["number"], 16) == number

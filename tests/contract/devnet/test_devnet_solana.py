@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
-import json
 
 import aiohttp
 import pytest
 from florin_server.chains.solana import spl
 from florin_server.clock import TestClock
-from florin_server.devnet.solana import SOLNET, DevChainError
+from florin_server.devnet.solana import SOLNET, DevChainError, params
 from solders.hash import Hash
+from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.message import Message, MessageV0
 from solders.signature import Signature
@@ -165,7 +165,7 @@ async def test_unsigned_and_unreadable_transactions_are_refused(node):
     refusals = [
         (base64.b64encode(bytes(broken)).decode(), -32003),
         (base64.b64encode(raw + b"\0").decode(), -32602),
-        (base64.b64encode(bytes(1300)).decode(), -32602),
+        (base64.b64encode(bytes(4097)).decode(), -32602),
         ("@", -32602),
         (7, -32602),
     ]
@@ -301,6 +301,65 @@ async def test_histories_tell_what_is_deep_enough():
         assert refused.value.code == -32015
 
 
+async def test_cluster_without_confirmed_refuses_it_wherever_it_can_be_named():
+    async with opened(confirmed_slots=None) as node:
+        await node.fund(BUYER)
+        wire = await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 2))
+        name = str(MERCHANT)
+        calls = [
+            ("getSlot",),
+            ("getBlockHeight",),
+            ("getLatestBlockhash",),
+            ("isBlockhashValid", str(await node.blockhash())),
+            ("getMinimumBalanceForRentExemption", 0),
+            ("getBalance", name),
+            ("getAccountInfo", name),
+            ("getMultipleAccounts", [name]),
+            ("getSignaturesForAddress", name),
+            ("getTransaction", str(Signature.default())),
+            ("simulateTransaction", wire),
+            ("requestAirdrop", name, SOL),
+        ]
+        for method, *given in calls:
+            with pytest.raises(NodeError, match="unknown variant `confirmed`"):
+                await node.ask(method, *given, {"commitment": "confirmed"})
+        with pytest.raises(NodeError, match="unknown variant `confirmed`"):
+            await node.send(wire, preflightCommitment="confirmed")
+        signature = await node.send(wire)
+        depths = []
+        for _ in range(2):
+            depths.append((await node.status(signature))["confirmationStatus"])
+            await node.fault("slots", slots=32)
+        assert depths == ["processed", "finalized"]
+
+
+async def filled(node, length: int) -> list[Instruction]:
+    """Notes that make a transaction of the buyer exactly so long."""
+    notes = [spl.memo("m" * 500) for _ in range(length // 600)]
+    rest = length - len(base64.b64decode(await node.made([BUYER], *notes, spl.memo(""))))
+    # the length of more than 127 bytes takes two
+    return [*notes, spl.memo("m" * (rest if rest < 128 else rest - 1))]
+
+
+@pytest.mark.parametrize("most", [1_232, 4_096])
+@pytest.mark.parametrize("encoding", ["base58", "base64"])
+async def test_cluster_takes_transactions_up_to_its_length(most, encoding):
+    async with opened(transaction_bytes=most) as node:
+        await node.fund(BUYER)
+        for length in (most, most + 1):
+            wire = await node.made([BUYER], *await filled(node, length))
+            raw = base64.b64decode(wire)
+            assert len(raw) == length
+            text = wire if encoding == "base64" else params.base58(raw)
+            sent = node.ask("sendTransaction", text, {"encoding": encoding, "skipPreflight": True})
+            if length == most:
+                await sent
+                continue
+            with pytest.raises(NodeError, match="too large") as refused:
+                await sent
+            assert refused.value.code == -32602
+
+
 async def test_signatures_of_an_address_are_read_page_by_page(node):
     made = [
         await node.send(await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 100 + n)))
@@ -428,10 +487,10 @@ async def test_a_chain_has_one_process_and_a_file_of_its_own(tmp_path):
 
 
 async def test_the_chain_answers_over_http(node):
-    port = await node.chain.serve_http("127.0.0.1", 0)
+    port = await node.chain.serve_http()
     calls = [{"jsonrpc": "2.0", "id": n, "method": "getHealth"} for n in (1, 2)]
     async with (
         aiohttp.ClientSession() as session,
-        session.post(f"http://127.0.0.1:{port}", data=json.dumps(calls)) as answer,
+        session.post(f"http://127.0.0.1:{port}", json=calls) as answer,
     ):
         assert [one["result"] for one in await answer.json()] == ["ok", "ok"]

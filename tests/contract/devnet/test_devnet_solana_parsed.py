@@ -404,7 +404,7 @@ async def test_the_usual_javascript_library_reads_it(node):
     signature = await node.send(await node.made([BUYER], *steps))
     await node.fault("slots", slots=32)
     given = {
-        "url": f"http://127.0.0.1:{await node.chain.serve_http('127.0.0.1', 0)}",
+        "url": f"http://127.0.0.1:{await node.chain.serve_http()}",
         "owner": PAYER,
         "mint": TOKEN.address,
         "held": str(place(BUYER.pubkey())),

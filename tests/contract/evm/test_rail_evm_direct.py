@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -311,6 +312,40 @@ async def test_what_a_wallet_wraps_its_call_into_is_not_judged(lab):
     await lab.rail.verifier.verify(option, (issued,), [sent, sent])
 
 
+async def carried(lab: Lab, key: bytes, suffix: bytes = b"") -> Any:
+    """An option of an account without code, its issue, and a transaction that holds its call."""
+    option = offer(lab, BY_CALLS)
+    issued = await lab.rail.offers.build(option, (), lab.clock.now_us())
+    assert issued is not None
+    (call,) = json.loads(issued.actions[-1].params_json)
+    held = b"an operation" + bytes.fromhex(call["data"][2:]) + suffix
+    receipt = await lab.send(key=key, to=buyer(50).address, data=held)
+    return option, issued, json.dumps(receipt["transactionHash"])
+
+
+async def test_operation_that_creates_its_account_is_not_refused_before_it_is_mined(lab):
+    option, issued, sent = await carried(lab, DEVNET.faucet_key, suffix=b"its signature")
+    await lab.rail.verifier.verify(option, (issued,), [sent] * len(issued.actions))
+
+
+async def test_call_that_a_key_has_another_contract_make_is_refused(lab):
+    # the settlement contract pays out only what the buyer itself brings
+    await lab.send(to=WALLET.address, value=10**18)
+    option, issued, sent = await carried(lab, bytes(WALLET.key))
+    told = await refusal(lab, option, issued, *[sent] * len(issued.actions))
+    assert told == "transaction_mismatch"
+
+
+async def test_wrong_hash_of_a_payment_that_the_contract_knows_as_paid_is_accepted(lab):
+    await lab.send(to=WALLET.address, value=10**18)
+    option, issued, sent = await carried(lab, bytes(WALLET.key))
+    for action in issued.actions:
+        await lab.perform(WALLET, action)
+    await lab.rail.verifier.verify(option, (issued,), [sent] * len(issued.actions))
+    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(option)], issued.head)
+    assert paid.payer == WALLET.address.lower()
+
+
 async def test_one_output_for_each_action(lab):
     option, issued = await mute(lab)
     assert await refusal(lab, option, issued, json.dumps(UNKNOWN)) == "unreadable_output"
@@ -424,6 +459,20 @@ async def test_coin_that_is_sent_moves_and_is_proof(lab):
     assert await coin_held(lab, FEES) == before + 15_000
 
 
+@pytest.mark.parametrize("suffix", ["00", "62617365617070070080218021802180218021802180218021"])
+async def test_call_with_the_suffix_of_an_app_pays_and_is_confirmed(lab, suffix):
+    option = coin_offer(lab, Payable(PAYER, ETHER))
+    issued = await lab.rail.offers.build(option, (), lab.clock.now_us())
+    assert issued is not None
+    (action,) = issued.actions
+    (call,) = json.loads(action.params_json)
+    call["data"] += suffix
+    output = await lab.perform(WALLET, replace(action, params_json=json.dumps([call])))
+    await lab.rail.verifier.verify(option, (issued,), [output])
+    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(option)], issued.head)
+    assert lab.rail.terms.proves(option, paid)
+
+
 @pytest.mark.parametrize("field", ["value", "to", "data", "from"])
 async def test_another_transaction_is_refused(lab, field):
     option = coin_offer(lab, Payable(PAYER, ETHER))
@@ -439,4 +488,7 @@ async def test_another_transaction_is_refused(lab, field):
 
     await lab.rail.verifier.verify(option, (issued,), [output])
     lab.node.changes["eth_getTransactionByHash"] = other
+    # what the contract knows as paid is not refused
+    await lab.rail.verifier.verify(option, (issued,), [output])
+    lab.node.changes["eth_call"] = reply("0x" + "00" * 32)
     assert await refusal(lab, option, issued, output) == "transaction_mismatch"

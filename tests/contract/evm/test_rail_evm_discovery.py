@@ -125,7 +125,8 @@ async def test_a_relayer_without_coin_is_a_problem_but_no_hindrance(lab):
     await rail.start()
     assert await rail.problems() == ()
     (problem,) = await rail.relay.shortages()
-    assert "too little coin to pay for gas" in problem
+    assert "too little coin to pay for gas" in problem.text
+    assert problem.is_empty
     assert list(rail.assets) == [TOKEN]
 
 
@@ -158,7 +159,14 @@ def test_a_rail_needs_a_node():
 async def test_a_token_that_contradicts_the_registry_is_left_out(lab, monkeypatch):
     token = Token("tUSD", "Test Dollar", DEVNET.euro.address, 6, "USD", "permit2")
     known = Network(
-        "eip155:31337", DEVNET.name, False, Coin("E", "E", 60), Pace(1, 10, 1), (token,)
+        id="eip155:31337",
+        name=DEVNET.name,
+        live=False,
+        coin=Coin("E", "E", 60),
+        pace=Pace(1, 10, 1),
+        tokens=(token,),
+        source="this test",
+        checked="2026-11-26",
     )
     monkeypatch.setitem(registry.BY_ID, known.id, known)
     assets, (problem,) = await checked(lab, assets=(asset(), euro(symbol="tEUR", peg="USD")))
@@ -166,3 +174,16 @@ async def test_a_token_that_contradicts_the_registry_is_left_out(lab, monkeypatc
     assert problem == (
         f"{DEVNET.name}: tUSD at {DEVNET.token.address} is not tUSD: that is {token.address}"
     )
+
+
+async def test_chain_without_transient_storage_is_not_used(lab):
+    def refuse(params, answer):
+        if "to" in params[0] or params[0].get("data") != "0x600160005d00":
+            return answer
+        fault = {"code": -32000, "message": "invalid opcode: opcode 0x5d not defined"}
+        return {"jsonrpc": "2.0", "id": answer["id"], "error": fault}
+
+    lab.node.changes = {"eth_call": refuse}
+    assets, (problem,) = await checked(lab)
+    assert assets == {}
+    assert "lacks transient storage (EIP-1153)" in problem

@@ -150,10 +150,36 @@ async def test_an_unknown_factory_is_never_called(lab, opener):
     account = smart(OWNER)
     one = await item(lab, account)
     reason, message = await refusal(lab, one.option, *one.confirmation.outputs)
-    assert reason == "signature_mismatch"
+    # the signature is right, and nobody has to look for what is wrong with it
+    assert reason == "unreadable_output"
     assert ("its factory" if opener else "on this chain") in message
+    assert "create the account first" in message
     # what exists needs no factory
     await call(lab, account)
+    await lab.rail.verifier.verify(one.option, (), one.confirmation.outputs)
+    await lab.settle(one)
+    assert await paid(lab, one) == [True]
+
+
+# fills as many empty slots as its call says: each takes 22,100 gas, as one more owner of a Safe
+FILLS_SLOTS = "5f355b801560135760018155600190036002565b00"
+
+
+@pytest.mark.parametrize(("owners", "is_taken"), [(5, True), (15, False), (20, False)])
+async def test_account_of_too_many_owners_is_refused_for_its_gas(lab, owners, is_taken):
+    """As 2 of 15, or 2 of 20: what it signed is right, and creating it takes too much."""
+    fills = await lab.deploy(FILLS_SLOTS)
+    account = smart(OWNER, calls=[(fills, owners.to_bytes(32, "big"))])
+    one = await item(lab, account)
+    if not is_taken:
+        reason, message = await refusal(lab, one.option, *one.confirmation.outputs)
+        assert reason == "gas_limit"
+        assert "create the account first" in message
+        # the signature of somebody else is still wrong, whatever it takes
+        other = json.dumps(account.owned_by(buyer(8)).wrap(typed_data(one.option)))
+        assert (await refusal(lab, one.option, other))[0] == "signature_mismatch"
+        # what the message says to do works
+        await lab.send(to=account.factory, data=account.data, gas=2_000_000)
     await lab.rail.verifier.verify(one.option, (), one.confirmation.outputs)
     await lab.settle(one)
     assert await paid(lab, one) == [True]
@@ -331,7 +357,7 @@ async def test_another_contract_in_its_place_is_told_of(lab):
         assert problem == f"{DEVNET.name}: the contract at {other} is not Florin's opener"
         one = await item(lab, smart(OWNER, salt=int(other[-1], 16)))
         reason, _ = await refusal(lab, one.option, *one.confirmation.outputs)
-        assert reason == "signature_mismatch"
+        assert reason == "unreadable_output"
 
 
 async def test_the_opener_says_what_its_target_says(lab):

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 from florin_server.devnet.evm import DEVNET
+from florin_server.devnet.evm.block_rules import FINAL_DEPTH
 from florin_server.devnet.genesis import artifact
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.terms import Terms
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.sending.transactions import fees_of
 from florin_server.rails.types import RailUnavailable
 
 from tests.support.evm_lab import PRICE, RELAYER, TOKEN, buyer, open_lab, refuse, reply, settings
@@ -184,6 +186,18 @@ async def test_a_refused_range_is_asked_for_in_parts(lab, blocks):
     assert await lab.rail.direct.paid([reference], 0) == [paid]
 
 
+@pytest.mark.parametrize("blocks", [1, 10, 37, 1000])
+async def test_limit_of_a_node_for_logs_is_learned_and_kept(lab, blocks):
+    await lab.mine(300)
+    head = (await lab.rail.observer.head()).number
+    lab.node.changes["eth_getLogs"] = limited(blocks)
+    fewest = -(-(head + 1) // blocks)
+    for searched in (10, 0):
+        lab.node.asked.clear()
+        assert await lab.rail.direct.paid_between(0, head) == []
+        assert lab.node.asked.count("eth_getLogs") <= fewest + 2 * searched
+
+
 async def test_a_node_that_serves_no_logs_at_all_is_no_answer(lab):
     await lab.mine(10)
     lab.node.changes["eth_getLogs"] = refuse(-32005, "not for you")
@@ -224,25 +238,113 @@ async def test_a_missing_receipt_is_no_negative_answer(lab, missing):
         assert await lab.rail.observer.mined([paid.tx_hash]) == {}
 
 
-async def test_a_block_without_its_receipts_is_no_empty_block(lab):
+def without_the_last(_, answer):
+    """A node that lacks a receipt of each block."""
+    return {**answer, "result": answer["result"][:-1]}
+
+
+def of_another_branch(_, answer):
+    receipts = [receipt | {"blockHash": "0x" + "99" * 32} for receipt in answer["result"]]
+    return {**answer, "result": receipts}
+
+
+def without_logs(_, answer):
+    return {**answer, "result": [receipt | {"logs": None} for receipt in answer["result"]]}
+
+
+@pytest.mark.parametrize(
+    "receipts",
+    [reply(None), reply([]), without_the_last, of_another_branch, without_logs],
+    ids=["null", "none", "one too few", "of another branch", "without logs"],
+)
+async def test_block_with_unusable_receipts_is_read_from_its_logs(lab, receipts):
     _, paid, _ = await settled(lab)
-    for wrong in (reply(None), reply([])):
-        lab.node.changes["eth_getBlockReceipts"] = wrong
-        with pytest.raises(RailUnavailable):
-            await lab.rail.blocks.block(paid.block_number)
+    expected = await lab.rail.blocks.block(paid.block_number)
+    assert expected.paid == (paid,)
+    assert expected.mined
+    lab.node.changes["eth_getBlockReceipts"] = receipts
+    view = await lab.rail.blocks.block(paid.block_number)
+    assert view == replace(expected, complete=False)
+    lab.node.changes["eth_getTransactionReceipt"] = reply(None)
+    unproven = await lab.rail.blocks.block(paid.block_number)
+    assert (unproven.paid, unproven.mined) == (expected.paid, ())
+    lab.node.changes["eth_getLogs"] = refuse(-32000, "busy")
+    with pytest.raises(RailUnavailable, match="busy"):
+        await lab.rail.blocks.block(paid.block_number)
 
 
-async def test_receipts_of_another_branch_are_not_taken_for_the_blocks_own(lab):
+@pytest.mark.parametrize("receipts", [reply(None), reply([]), refuse(-32601, "unknown method")])
+async def test_block_without_transactions_is_empty_whatever_its_receipts(lab, receipts):
+    await lab.mine()
+    head = await lab.rail.observer.head()
+    lab.node.changes["eth_getBlockReceipts"] = receipts
+    lab.node.changes["eth_getLogs"] = reply(None)
+    view = await lab.rail.blocks.block(head.number)
+    assert (view.hash, view.paid, view.mined) == (head.hash, (), ())
+
+
+MISSING = object()
+
+
+@pytest.mark.parametrize("odd", [MISSING, None, "", "0x", 17, "5208", [], {}])
+@pytest.mark.parametrize("name", ["effectiveGasPrice", "gasUsed", "l1Fee", "cumulativeGasUsed"])
+async def test_receipt_fields_that_decide_nothing_may_be_missing_or_odd(lab, name, odd):
     _, paid, _ = await settled(lab)
+    expected = await lab.rail.blocks.block(paid.block_number)
 
-    def other_branch(_, answer):
-        for receipt in answer["result"]:
-            receipt["blockHash"] = "0x" + "99" * 32
+    def change(_, answer):
+        receipts = answer["result"] if isinstance(answer["result"], list) else [answer["result"]]
+        for receipt in receipts:
+            receipt.pop(name, None)
+            if odd is not MISSING:
+                receipt[name] = odd
         return answer
 
-    lab.node.changes["eth_getBlockReceipts"] = other_branch
-    with pytest.raises(RailUnavailable, match="changed while it was read"):
-        await lab.rail.blocks.block(paid.block_number)
+    lab.node.changes["eth_getBlockReceipts"] = change
+    lab.node.changes["eth_getTransactionReceipt"] = change
+    view = await lab.rail.blocks.block(paid.block_number)
+    assert view == expected
+    asked = await lab.rail.observer.mined([paid.tx_hash])
+    assert list(asked.values()) == list(view.mined)
+    known = name in {"l1Fee", "cumulativeGasUsed"}
+    assert all((one.gas_cost is None) is not known for one in view.mined)
+
+
+@pytest.mark.parametrize("odd", [MISSING, None, "1", 1])
+async def test_receipt_without_a_status_leaves_only_its_transaction_open(lab, odd):
+    _, paid, _ = await settled(lab)
+
+    def change(_, answer):
+        for receipt in answer["result"]:
+            receipt.pop("status")
+            if odd is not MISSING:
+                receipt["status"] = odd
+        return answer
+
+    lab.node.changes["eth_getBlockReceipts"] = change
+    view = await lab.rail.blocks.block(paid.block_number)
+    assert (view.paid, view.mined) == ((paid,), ())
+
+
+@pytest.mark.parametrize("odd", [MISSING, None, "12", 7])
+async def test_header_without_a_base_fee_is_signed_by_the_gas_price(lab, odd):
+    item = await lab.sold(1)
+    await lab.mine()
+    await lab.rail.observer.head()  # fees are asked for again after a block
+    price = int(await lab.control.call("eth_gasPrice"), 16)
+
+    def change(_, answer):
+        answer["result"].pop("baseFeePerGas")
+        if odd is not MISSING:
+            answer["result"]["baseFeePerGas"] = odd
+        return answer
+
+    lab.node.changes["eth_getBlockByNumber"] = change
+    lab.node.changes["eth_maxPriorityFeePerGas"] = reply(None)
+    signed = await lab.rail.relay.sign(RELAYER.address, 0, [item])
+    fees = fees_of(signed.raw)
+    assert (fees.max_fee, fees.tip) == (2 * price + price // 10, price // 10)
+    assert await lab.rail.relay.shortages() == ()
 
 
 async def test_a_node_behind_its_own_head_proves_no_absence(lab):
@@ -317,3 +419,66 @@ async def test_events_of_a_former_settlement_contract_still_count(lab):
     await lab.mine(CONFIRMATIONS)
     assert await now.observer.evidence.spent_or_lapsed(stranger) is None
     assert "was used" in await now.observer.evidence.spent_or_lapsed(item.option)
+
+
+async def test_a_nonce_counts_as_used_once_the_chain_calls_its_block_finalized():
+    lab = await open_lab(confirmations=1, finality_tag="finalized")
+    try:
+        nonce = await lab.rail.account_nonces.next_nonce(RELAYER.address)
+        await lab.settle(await lab.sold(1))
+        for _ in range(FINAL_DEPTH):
+            head = await lab.rail.observer.head()
+            assert head.final is not None
+            assert head.final < head.number
+            assert not await lab.rail.account_nonces.nonce_used(RELAYER.address, nonce)
+            await lab.mine()
+        await lab.rail.observer.head()
+        assert await lab.rail.account_nonces.nonce_used(RELAYER.address, nonce)
+        # above its head, a node's word counts for nothing; what it said before stays
+        lab.node.changes["eth_getBlockByNumber"] = lambda params, answer: (
+            answer["result"].update(number="0xffffff") or answer
+            if params[0] == "finalized"
+            else answer
+        )
+        assert (await lab.rail.observer.head()).final == head.final + 1
+        # a node that does not know the tag makes the chain wait, and does not stop it
+        lab.node.changes["eth_getBlockByNumber"] = lambda params, answer: (
+            {"id": answer["id"], "error": {"code": -32602, "message": "unknown tag"}}
+            if params[0] == "finalized"
+            else answer
+        )
+        await lab.mine(3)
+        assert (await lab.rail.observer.head()).final == head.final + 1
+    finally:
+        await lab.rail.close()
+        await lab.chain.close()
+
+
+async def test_looks_follow_the_pace_while_a_transaction_of_ours_is_not_final():
+    lab = await open_lab(confirmations=1)
+    try:
+        assert not lab.rail.finality.is_awaited
+        await lab.settle(await lab.sold(1))
+        assert lab.rail.finality.is_awaited
+    finally:
+        await lab.rail.close()
+        await lab.chain.close()
+
+
+async def test_facts_of_blocks_that_are_too_young_are_not_agreed():
+    lab = await open_lab(confirmations=1, final_after_s=60)
+    try:
+        item = await lab.sold(1)
+        await lab.settle(item)
+        (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(item.option)], 0)
+        lab.clock.advance(3600)
+        await lab.mine(2)
+        head = await lab.rail.observer.head()
+        # its timestamps say an hour, and nobody saw it for so long
+        assert head.final == -1
+        told = await lab.rail.observer.evidence.testify(frozenset({paid}))
+        assert not told.facts
+        assert not told.far_enough
+    finally:
+        await lab.rail.close()
+        await lab.chain.close()

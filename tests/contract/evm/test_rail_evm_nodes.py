@@ -133,6 +133,29 @@ async def test_a_node_that_says_when_to_come_again_is_left_alone_until_then():
         assert (await found.rail.observer.head()).number >= 0
 
 
+@pytest.mark.parametrize("wrong", [None, [], {"number": "0x1"}, "0x1"])
+async def test_healthy_node_is_asked_where_the_first_gives_unusable_answers(wrong):
+    async with nodes() as found:
+        item, signed = await found.settled()
+        follower = await found.followed()
+        await found.lab.mine()
+        for method in ("eth_getBlockReceipts", "eth_getLogs", "eth_getTransactionReceipt"):
+            found.proxies[0].fail(faults.change(faults.replied(wrong), method), method=method)
+        head = await found.rail.observer.head()
+        assert await follower.look()
+        assert follower.head == head.number
+        number = head.number - CONFIRMATIONS
+        view = await found.rail.blocks.block(number)
+        reference = found.rail.terms.reference(item.option)
+        assert [event.ref for event in view.paid] == [reference]
+        assert [event.ref for event in await found.rail.observer.find([item])] == [reference]
+        # it is asked first from now on
+        before = found.proxies[0].requests
+        assert await found.rail.observer.find([item])
+        assert found.proxies[0].requests == before
+        assert signed.hash in {one.tx_hash for one in view.mined}
+
+
 async def test_batches_are_made_as_small_as_a_node_takes_them():
     async with nodes(1) as found:
         (only,) = found.proxies
@@ -305,7 +328,13 @@ async def test_while_one_of_two_nodes_is_down_nothing_ends_and_it_is_told():
         await follower.look()
         mined = follower.evidence.mined[signed.hash]
         assert not await follower.is_settled(mined)
-        assert found.rail.nodes.disagreement == "1 endpoints answer, and 2 have to agree"
+        said, advice = found.rail.nodes.disagreement.split("; ")
+        assert said == "1 endpoints answer, and 2 have to agree"
+        # it says why payments stand
+        assert advice == (
+            "all 2 nodes have to agree, so one that is wrong or down stops settlement: "
+            "name one more"
+        )
         found.proxies[1].up()
         await found.later(BACKOFF_MAX_S)
         await follower.look()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from florin_server.devnet.evm import DEVNET
 from florin_server.rails.connection.jsonrpc import AnswerTooLarge
 from florin_server.rails.evm.reading.evidence import Evidence
-from florin_server.rails.types import Head
+from florin_server.rails.types import Glance, Head
 
 from tests.support.evm_lab import Lab, open_lab, refuse, reply
 
@@ -194,3 +195,35 @@ async def test_a_witness_without_a_receipt_may_only_be_late_for_some_blocks(lab,
         await lab.mine()
     told = await evidence.testify(frozenset([paid]))
     assert (told.facts, told.far_enough) == (frozenset(), True)
+
+
+async def test_a_glance_asks_for_the_head_and_the_logs_since_a_block(lab, evidence):
+    before = await lab.rail.observer.head()
+    lab.node.asked.clear()
+    assert await evidence.glance(before.number) == Glance(before, ANY, quiet=True)
+    assert lab.node.asked == ["eth_getBlockByNumber", "eth_getLogs"]
+    (paid,) = await settled(lab, 1)
+    glance = await evidence.glance(before.number)
+    assert (glance.head.number, glance.quiet) == (paid.block_number, False)
+    assert glance.parent_hash == await evidence.hash_of(paid.block_number - 1)
+    assert (await evidence.glance(paid.block_number)).quiet
+    for change in (refuse(-32005, "too many"), reply(None), reply([{}, 7])):
+        lab.node.changes["eth_getLogs"] = change
+        assert (await evidence.glance(paid.block_number)).quiet is False
+
+
+async def test_a_glance_asks_for_the_tag_each_other_time_and_then_tells_of_no_logs():
+    lab = await open_lab(confirmations=1, finality_tag="finalized")
+    try:
+        evidence = lab.rail.observer.evidence
+        asked: list[Any] = []
+        lab.node.changes["eth_getBlockByNumber"] = noted(asked)
+        lab.node.asked.clear()
+        told = [await evidence.glance(0) for _ in range(4)]
+        assert [one.quiet for one in told] == [None, True] * 2
+        assert len({one.head.final for one in told}) == 1
+        assert [one[0] for one in asked] == ["latest", "finalized", "latest"] * 2
+        assert lab.node.asked.count("eth_getLogs") == 2
+    finally:
+        await lab.rail.close()
+        await lab.chain.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from florin_server.chains.evm import abi
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.types import Split
+from florin_server.rails.types import Payable, Split
 
 from tests.support.evm_lab import (
     ACCEPTS_ALL,
@@ -233,6 +234,40 @@ async def test_a_used_authorization_is_told_in_the_tokens_words(lab):
     assert told.details["revert"].startswith("TestDollar: authorization")
 
 
+# Accepts every signature and delivers nothing of what it moves: the settlement contract cannot
+# forward it, while everyone else's transfers go well.
+TAKES_FEE = (
+    "5f3560e01c806370a0823114603857"
+    f"63a9059cbb143373{DEVNET.settler[2:]}1416604557"
+    "60015f5260205ff3"
+    "5b64ffffffffff5f5260205ff3"
+    "5b5f5ffd"
+)
+
+
+async def test_token_that_takes_a_fee_is_told_apart_from_a_wrong_signature(lab):
+    option = offer_of(lab, await lab.deploy(TAKES_FEE))
+    told = await refusal(lab, option, signed(WALLET, option))
+    assert told.details == {"reason": "token_takes_fee", "revert": "TransferFailed"}
+    assert "signature" not in told.message
+    assert (await refusal(lab, option, signed(OTHER, option))).details == {
+        "reason": "signature_mismatch"
+    }
+
+
+@pytest.mark.parametrize("ahead_s", [0, 7200])
+async def test_authorization_past_the_chains_time_is_no_fault_of_the_signature(lab, ahead_s):
+    option = lab.offer(WALLET)
+    lab.clock.advance(900 + 300 + ahead_s)
+    await lab.mine()
+    told = await refusal(lab, option, signed(WALLET, option))
+    assert told.details == {"reason": "authorization_expired"}
+    assert "signature" not in told.message
+    assert (await refusal(lab, option, signed(OTHER, option))).details == {
+        "reason": "signature_mismatch"
+    }
+
+
 async def test_a_wrong_signature_stays_one_while_the_token_is_paused(lab):
     option = lab.offer(WALLET)
     await pause(lab)
@@ -260,6 +295,14 @@ async def test_an_account_that_needs_more_gas_than_there_is_is_told_so(lab):
     told = await refusal(lab, lab.offer(address), json.dumps("0x" + "5a" * 65))
     assert told.details == {"reason": "gas_limit"}
     assert "gas" in told.message
+
+
+def offer_of(lab: Lab, token_address: str) -> Any:
+    """Return the option of a token that was not inspected."""
+    token = replace(lab.rail.assets[TOKEN], address=token_address)
+    split = Split(account_of(MERCHANT), None, 0, settled=True)
+    means, now_us = Payable(PAYER, TOKEN), lab.clock.now_us()
+    return lab.rail.offers.offer(new_payment(), PAYER, means, token, PRICE, split, now_us)
 
 
 # once it is accepted

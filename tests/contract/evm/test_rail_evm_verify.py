@@ -126,7 +126,7 @@ async def test_a_lapsed_authorization_is_refused(lab):
     await lab.rail.verifier.verify(option, (), [output])
     lab.clock.advance(1)
     await lab.mine()
-    assert await refusal(lab, option, output) == "signature_mismatch"
+    assert await refusal(lab, option, output) == "authorization_expired"
 
 
 async def test_an_empty_account_is_told_apart_from_a_wrong_signature(lab):

@@ -115,6 +115,22 @@ async def test_a_later_run_adds_what_is_new_or_has_changed(store, shop, database
         assert len(rows) == len(newest(rows, name)) == len(lines(everything, name))
 
 
+async def test_each_refund_of_a_payment_is_a_row(store, shop, database, tmp_path):
+    out = tmp_path / "out"
+    made = await store.write(shop.paid())
+    parts = [await store.write(shop.refund(made, 20_000_000))]
+    export(database, out, "jsonl")
+    parts.append(await store.write(shop.refund(made, 30_000_000)))
+    assert export(database, out, "jsonl")["refunds"] >= 1
+    for folder in (out, tmp_path / "everything"):
+        export(database, folder, "jsonl")
+        rows = newest(lines(folder, "refunds"), "refunds")
+        assert sorted((row["refund_id"], row["payment_id"]) for row in rows) == sorted(
+            (part, made.id) for part in parts
+        )
+        assert len(newest(lines(folder, "payouts"), "payouts")) == 2
+
+
 async def test_a_payment_with_an_earlier_time_may_come_late(store, shop, database, tmp_path):
     out = tmp_path / "out"
     await store.write(exported.many(shop, 3))

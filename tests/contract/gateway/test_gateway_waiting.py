@@ -163,7 +163,8 @@ async def test_an_event_stream_tells_every_change_until_the_end(running):
     async with asyncio.timeout(5):
         answer = read_answer(await reader.read())
     assert answer.headers["content-type"] == "text/event-stream"
-    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["cache-control"] == "no-store, no-transform"
+    assert answer.headers["x-accel-buffering"] == "no"
     assert answer.headers["pay-version"] == "2026-02-18"
     assert answer.headers["access-control-allow-origin"] == "*"
     events = [part for part in answer.body.decode().split("\n\n") if part and part != ":"]

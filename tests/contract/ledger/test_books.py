@@ -120,6 +120,26 @@ async def test_books_do_not_begin_where_something_is_on_its_way(desk):
         assert (await line(desk, place)).verdict is Verdict.EXACT
 
 
+async def test_books_that_waited_begin_soon_after_the_work_under_way_ended(desk):
+    await desk.lab.pause()
+    payout = await desk.asked(150)
+    await desk.turn()
+    async with kept(desk):
+        await until(lambda: desk.app.chains[CHAIN].compared_at_us > 0)
+        assert (await line(desk)).verdict is Verdict.NOT_BEGUN
+        await desk.done(payout)
+        await desk.lab.mine(desk.lab.rail.confirmations)
+        # before the books are compared again
+        desk.lab.clock.advance(desk.app.settings.books_check_s / 2)
+
+        async def opened() -> bool:
+            return (await line(desk)).opened
+
+        await until(opened)
+    found = await line(desk)
+    assert (found.verdict, found.booked) == (Verdict.EXACT, FLOAT - 150)
+
+
 async def test_a_payout_explains_a_difference_up_to_its_amount_and_no_more(desk):
     assert await begin(desk)
     await desk.lab.pause()

@@ -8,9 +8,9 @@ import ssl
 import time
 
 import pytest
-from florin_server.outbound.outbound import Fault, NoAnswer, Outbound
+from florin_server.outbound.outbound import AddressBusy, Fault, NoAnswer, Outbound
 from florin_server.outbound.reach import Reach
-from florin_server.outbound.resolver import DnsResolver
+from florin_server.outbound.resolver import DnsResolver, network_of
 
 from tests.support.answering import answering, answers, endless, never
 from tests.support.authority import Authority
@@ -101,6 +101,56 @@ async def test_no_way_to_write_this_machine_reaches_it(host):
 )
 async def test_what_is_no_web_address_is_refused(url):
     assert (await fault_of(Outbound(LOOPBACK), url)).fault is Fault.NOT_ALLOWED
+
+
+async def test_names_of_one_address_share_its_requests():
+    """Wildcard names, and a name that adds an address of its own to a victim's."""
+    open_, came = asyncio.Event(), asyncio.Event()
+
+    async def hold(request, out):
+        came.set()
+        await open_.wait()
+        await answers(204)(request, out)
+
+    names = Names(
+        a_test=[["127.0.0.1"]],
+        b_test=[["127.0.0.1", "127.0.0.9"]],
+        c_test=[["::ffff:127.0.0.1"]],
+        d_test=[["127.0.0.2"]],
+    )
+    reach = Reach.of(["127.0.0.0/8", "::ffff:127.0.0.0/104"])
+    outbound = Outbound(reach, resolver=names, per_address=1)
+    async with answering(hold) as server:
+
+        def send(host):
+            return ask(outbound, f"http://{host}:{server.port}/")
+
+        first = asyncio.create_task(send("a.test"))
+        await came.wait()
+        for host in ("a.test", "b.test", "c.test", "127.0.0.1"):
+            with pytest.raises(AddressBusy):
+                await send(host)
+        # nobody else waits for it: this one finds no server there
+        with pytest.raises(NoAnswer):
+            await send("d.test")
+        open_.set()
+        assert (await first).status == 204
+        assert (await send("b.test")).status == 204
+    assert len(server.came) == 2
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff::", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_what_counts_as_one_receiver(address, network):
+    assert network_of(address) == network
 
 
 async def test_a_redirect_is_an_answer():

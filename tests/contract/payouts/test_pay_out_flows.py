@@ -220,6 +220,39 @@ async def test_a_merchant_is_paid_all_that_it_is_owed_if_no_amount_is_told(desk,
     assert await desk.now(payout) == payout
 
 
+@pytest.mark.parametrize(("amount", "value"), [(None, 5), (3, 3)])
+async def test_preview_shows_amount_receiver_and_fee_payer_and_sends_nothing(desk, amount, value):
+    await owed(desk, 5)
+    found = await flows.preview(desk.app, SHOP, f"caip19/{TOKEN}", amount)
+    plan = found.plan
+    assert (plan.merchant.name, plan.asset, plan.value, plan.owed) == ("Shop", TOKEN, value, 5)
+    assert (plan.account, found.problem) == (account_of(MERCHANT), "")
+    assert found.fee_payer == f"{CHAIN}:{desk.lab.rail.payouts.gas_payer}"
+    assert found.terms == desk.lab.rail.assets[TOKEN]
+    assert await flows.listed(desk.app, all_=True) == []
+    # without the key it would wait
+    desk.lab.rail.payouts = None
+    found = await flows.preview(desk.app, SHOP, TOKEN, amount)
+    assert (found.fee_payer, found.problem) == ("", MISSING)
+
+
+async def test_preview_is_refused_as_the_payout_would_be(desk):
+    await owed(desk, 5)
+    for merchant, amount in (("mrch_unknown", None), (SHOP, 6), (SHOP, 0)):
+        with pytest.raises(FlorinError) as caught:
+            await flows.preview(desk.app, merchant, TOKEN, amount)
+        with pytest.raises(FlorinError) as expected:
+            await flows.create(desk.app, merchant, TOKEN, amount)
+        assert str(caught.value) == str(expected.value)
+
+
+async def test_payout_to_another_account_than_was_shown_is_refused(desk):
+    await owed(desk, 5)
+    with pytest.raises(FlorinError, match="settlement destination is .* now"):
+        await flows.create(desk.app, SHOP, TOKEN, 5, BUYER)
+    assert (await flows.create(desk.app, SHOP, TOKEN, 5, account_of(MERCHANT))).value == 5
+
+
 @pytest.mark.parametrize("amount", [-1, 0, 6])
 async def test_more_than_is_owed_or_nothing_is_not_paid(desk, amount):
     await owed(desk, 5)

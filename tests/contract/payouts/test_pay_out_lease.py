@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 from florin_server.domain.conditions import ConditionName
+from florin_server.domain.errors import FlorinError
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.settlement.chain_txs import TxState
+from florin_server.flows.operator import leases as operator
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.settlement import leases
 from florin_server.workers.payouts import pay_out
@@ -58,6 +60,34 @@ async def test_without_the_lease_nothing_is_sent_until_it_is_free(desk):
     await desk.done(second)
     assert desk.worker.health().problem == ""
     assert await desk.transfers() == [150, 7]
+
+
+async def test_lease_that_the_operator_released_is_left_and_taken_by_another(desk):
+    await desk.lab.pause()
+    first = await desk.asked(150)
+    await desk.turn()
+    (lease,) = [one for one in (await operator.list_leases(desk.app)).leases if one.name == LEASE]
+    for name, holder in ((LEASE, "another"), ("relayer:none", lease.holder)):
+        with pytest.raises(FlorinError):
+            await operator.release(desk.app, name, holder)
+    released = await operator.release(desk.app, LEASE, lease.holder)
+    assert (released.holder, released.epoch) == ("", lease.epoch + 1)
+    with pytest.raises(FlorinError, match="no process has it"):
+        await operator.release(desk.app, LEASE, lease.holder)
+    # before the one that had it renews: what it signs by then is not written down, and not sent
+    now_us = desk.lab.clock.now_us()
+    taken = leases.acquire(LEASE, "they", now_us, 25 * S, steal=False)
+    assert await desk.store.write(taken) == lease.epoch + 2
+    second = await desk.asked(7)
+    await desk.turn()
+    assert len(await desk.transactions()) == 1
+    await desk.turn()
+    assert await waits(desk, second) == ""
+    assert desk.worker.health().has(ConditionName.PAYOUTS_LEASED_ELSEWHERE)
+    desk.lab.clock.advance(26)
+    await desk.mine(4)
+    await desk.done(first)
+    await desk.done(second)
 
 
 async def test_what_its_forerunner_wrote_down_is_sent_at_once(desk):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.rails.types import Mined
-from florin_server.workers.payouts.pay_out import PolledHead
+from florin_server.workers.payouts.polled_head import PolledHead
 
 from tests.support.payout_lab import office
 from tests.support.payout_steps import RECEIPT

@@ -17,7 +17,7 @@ from florin_server.store.settlement import reorg
 
 from tests.support.evm_lab import CHAIN, MERCHANT, TOKEN, account_of, refuse
 from tests.support.payout_lab import BUYER, SHOP, TREASURY_KEY, Office, office
-from tests.support.payout_steps import COIN, MOODY, RECEIPT, SEND, send_first, waits
+from tests.support.payout_steps import COIN, MOODY, SEND, send_first, waits
 from tests.support.settler_steps import DEAR
 
 CONFIRMATIONS = 3
@@ -45,17 +45,10 @@ async def look(desk: Office) -> None:
     await desk.turn()
 
 
-async def depth_of(desk: Office, tx_hash: str) -> int:
-    """How many blocks have to go for a transaction to vanish."""
-    head = int(await desk.lab.control.call("eth_blockNumber"), 16)
-    receipt = await desk.lab.control.call(RECEIPT, tx_hash)
-    return head - int(receipt["blockNumber"], 16) + 1
-
-
 async def undone(desk: Office, done: Payout) -> None:
     """A payout's transaction vanishes."""
     assert done.tx_id is not None
-    await desk.lab.reorg(await depth_of(desk, done.tx_id), done.tx_id)
+    await desk.lab.reorg(await desk.lab.depth_of(done.tx_id), done.tx_id)
     assert await desk.transfers() == []
 
 
@@ -132,7 +125,7 @@ async def test_a_reorganisation_while_nobody_looks_is_found_at_start(desk):
 
 async def test_a_payout_that_only_moves_is_booked_where_it_is_now(desk):
     done = await desk.done(await desk.asked(150))
-    await desk.fault(kind="reorg", depth=await depth_of(desk, done.tx_id or ""), delay=2)
+    await desk.lab.reorg(await desk.lab.depth_of(done.tx_id or ""), delay=2)
     await look(desk)
     assert (await desk.now(done)).status is PayoutStatus.SUBMITTED
     assert await owed(desk) == 0
@@ -154,8 +147,9 @@ async def test_a_nonce_that_others_took_meanwhile_lets_it_be_paid_anew_and_told(
     desk.lab.clock.advance(11)
     await desk.turn(2)
     # what is told stays as it was until something else has paid
-    assert (await desk.now(done)).status is PayoutStatus.SUBMITTED
+    assert (await desk.now(done)).status is PayoutStatus.WAITING
     assert (await desk.refund(done)).tx_id == done.tx_id
+    await desk.resume()
     again = await desk.done(done)
     assert again.tx_id != done.tx_id
     refund = await desk.refund(done)
@@ -184,7 +178,7 @@ async def test_a_refund_that_had_succeeded_is_not_called_off(desk):
 
 async def test_a_failed_transfer_that_is_undone_is_followed_again_and_not_made_twice(desk):
     payout, sent, _ = await failed(desk)
-    await desk.fault(kind="reorg", depth=await depth_of(desk, sent), delay=2)
+    await desk.lab.reorg(await desk.lab.depth_of(sent), delay=2)
     await look(desk)
     found = await desk.now(payout)
     assert (found.status, found.tx_id) == (PayoutStatus.SUBMITTED, sent)
@@ -202,7 +196,7 @@ async def test_a_failed_transfer_that_is_undone_is_followed_again_and_not_made_t
 async def test_a_failed_transfer_whose_payout_was_called_off_is_not_sent_again(desk):
     payout, sent, moody = await failed(desk)
     await flows.refuse(desk.app, payout.id)
-    await desk.lab.reorg(await depth_of(desk, sent), sent)
+    await desk.lab.reorg(await desk.lab.depth_of(sent), sent)
     await look(desk)
     assert await desk.transactions() == []
     assert (await desk.now(payout)).status is PayoutStatus.REFUSED
@@ -213,7 +207,7 @@ async def test_a_failed_transfer_whose_payout_was_called_off_is_not_sent_again(d
 async def test_the_nonce_of_what_must_not_pay_again_is_filled(desk):
     payout, sent, moody = await failed(desk)
     await flows.refuse(desk.app, payout.id)
-    await desk.lab.reorg(await depth_of(desk, sent), sent)
+    await desk.lab.reorg(await desk.lab.depth_of(sent), sent)
     await look(desk)
     # what comes next waits for a nonce that the chain has not seen any more
     await desk.done(await desk.asked(7))
@@ -225,7 +219,7 @@ async def test_the_nonce_of_what_must_not_pay_again_is_filled(desk):
 async def test_what_moved_and_is_deep_enough_is_done_without_another_block(desk):
     done = await desk.done(await desk.asked(150))
     await desk.mine(2)
-    await desk.lab.reorg(await depth_of(desk, done.tx_id or ""))
+    await desk.lab.reorg(await desk.lab.depth_of(done.tx_id or ""))
     # another one is in a block that is not final
     other = await desk.asked(7)
     await desk.turn()

@@ -105,3 +105,17 @@ async def test_a_head_that_cannot_be_read_is_asked_for_by_callers(lab, onlooker,
     monkeypatch.setattr(lab.lab.rail.observer, "head", silent)
     await lab.lab.mine()
     await until(lambda: onlooker.head, 0)
+
+
+@pytest.mark.parametrize("broken", ["_see", "_look"])
+async def test_onlooker_that_fails_leaves_nothing_running(lab, monkeypatch, broken):
+    made = Onlooker.of_settlers(lab.app, lab.lab.rail)
+
+    async def fails() -> None:
+        raise ValueError("nobody expects that")
+
+    monkeypatch.setattr(made, broken, fails)
+    before = asyncio.all_tasks()
+    with pytest.raises(ValueError, match="nobody expects"):
+        await made.run()
+    assert asyncio.all_tasks() <= before

@@ -16,7 +16,7 @@ from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.rails.evm.paying.terms import Terms, bare
 from florin_server.rails.types import Paid
 from florin_server.store.ledger import ledger
-from florin_server.store.settlement import chain_txs
+from florin_server.store.settlement import chain_txs, used_nonces
 
 from tests.support import postgres
 from tests.support.evm_lab import PRICE, RELAYER, TOKEN, account_of, buyer, refuse, reply
@@ -184,6 +184,7 @@ async def test_receipts_that_are_null_prove_nothing(shop):
     payment = await shop.accepted(WALLET)
     for method in ("eth_getBlockReceipts", "eth_getTransactionReceipt"):
         await shop.fault(kind="answer", method=method, effect="null", times=4)
+    await shop.fault(kind="answer", method="eth_getLogs", effect="null", times=4)
     await shop.turn(2)
     await shop.mine(2)
     assert await shop.status(payment) == "processing"
@@ -199,7 +200,7 @@ async def test_a_reorganisation_below_final_depth_moves_the_proof(shop):
     await shop.mine()
     (sent,) = await shop.transactions()
     # the same transaction, one block later
-    await shop.fault(kind="reorg", depth=2, delay=1)
+    await shop.lab.reorg(2, delay=1)
     await shop.turn()
     assert await shop.status(payment) == "processing"
     ended = await shop.end(payment)
@@ -277,7 +278,7 @@ async def test_a_restart_at_every_block(shop):
         await shop.lab.mine()
     ended = await shop.end(payment)
     assert ended.status == "succeeded"
-    assert await shop.store.read(chain_txs.next_nonce(CHAIN, RELAYER.address)) == 1
+    assert await shop.store.read(used_nonces.next_nonce(CHAIN, RELAYER.address)) == 1
 
 
 async def test_the_former_owner_of_a_lease_sends_nothing(shop):

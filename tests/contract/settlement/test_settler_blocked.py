@@ -407,7 +407,7 @@ async def test_what_was_returned_already_is_not_returned_again(shop, own, caplog
     await shop.store.write(
         stored_payouts.claim(back, "0x" + "77" * 32, None, 0, back.created_at_us)
     )
-    await shop.fault(kind="reorg", depth=5, delay=5)
+    await shop.lab.reorg(5, delay=5)
     await shop.turn()
     assert f"payments: {payment.id}" in caplog.text
     # it was on its way back, for nothing, and is in a new block, which is not final

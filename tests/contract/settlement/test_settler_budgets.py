@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
-from florin_server.devnet.evm import DEVNET
-from florin_server.domain.payments.payment import Payment
 from florin_server.domain.settlement.chain_txs import PayerKind
-from florin_server.flows.app import Caller
 from florin_server.flows.operator import system
 from florin_server.flows.payments.confirm import confirm
-from florin_server.rails.evm.rail import EvmRail
 from florin_server.store.settlement import gas
 
-from tests.support.evm_lab import RELAYER, account_of, asset, buyer, settings
+from tests.support.evm_lab import account_of, buyer
 from tests.support.gas_lab import (
     EVIL,
     HONEST,
@@ -27,12 +22,14 @@ from tests.support.gas_lab import (
     broadcasts,
     budget,
     burn,
+    creating,
     evil,
     handed_in,
     lost,
     offered,
     push,
     refusal,
+    unborn,
     wait,
     wallet_app,
 )
@@ -40,7 +37,7 @@ from tests.support.hostile import (
     burns_when_rich,
 )
 from tests.support.settler_lab import BUYER, Works, works
-from tests.support.smart import UNIVERSAL, made_by, smart
+from tests.support.smart import made_by, smart
 
 
 @pytest.fixture
@@ -165,24 +162,6 @@ async def test_what_is_on_its_way_takes_its_share_of_a_budget(shop):
 
 
 # accounts that are created
-
-
-async def creating(shop: Works) -> str:
-    """Lets accounts be created, also by a factory that creates whatever it is told to."""
-    universal = await shop.lab.deploy(UNIVERSAL)
-    factories = (DEVNET.wallet_factory, universal)
-    chosen = settings(opener=DEVNET.opener, factories=factories, assets=(asset(),))
-    shop.lab.rail = EvmRail(chosen, RELAYER, shop.lab.node)
-    await shop.lab.rail.start()
-    await shop.restart()
-    return universal
-
-
-async def unborn(shop: Works, account: Any, caller: Caller = BUYER) -> Payment:
-    made, option = await offered(shop, account_of(account.address), caller)
-    document = json.loads(json.loads(option.actions[-1].params_json)[1])
-    output = json.dumps(account.wrap(document))
-    return await confirm(shop.app, caller, made.id, option.id, [[output]])
 
 
 async def test_creating_an_account_for_a_payment_that_fails_is_lost_gas(shop):

@@ -9,9 +9,10 @@ from itertools import pairwise
 
 import pytest
 from eth_account import Account
+from florin_server.domain.conditions import ConditionName
 from florin_server.flows.operator.executors import listed, pause, resume
 from florin_server.rails.evm.sending.transactions import fees_of
-from florin_server.rails.types import RailUnavailable
+from florin_server.rails.types import RailUnavailable, Shortage
 from florin_server.store.engine.query import StoreUnavailable
 from florin_server.store.settlement import chain_txs, leases
 
@@ -243,7 +244,7 @@ async def test_a_higher_fee_that_could_not_be_written_down_is_never_sent(shop, m
 async def test_nobody_raises_with_a_lease_that_was_taken_over(shop):
     _, tx = await stuck(shop)
     lease = f"relayer:{CHAIN}:{RELAYER.address}"
-    taken = leases.acquire(lease, "they", shop.lab.clock.now_us(), 10**9, steal=True)
+    taken = leases.acquire(lease, "they", shop.lab.clock.now_us(), 5 * 10**8, steal=True)
     await shop.store.write(taken)
     await shop.mine(4)
     (same,) = await shop.transactions()
@@ -389,7 +390,7 @@ async def test_a_paused_key_is_left_out(wide):
 
 async def test_a_key_whose_lease_another_has_is_left_out(wide):
     lease = f"relayer:{CHAIN}:{RELAYER.address}"
-    taken = leases.acquire(lease, "they", wide.lab.clock.now_us(), 3600 * 10**6, steal=True)
+    taken = leases.acquire(lease, "they", wide.lab.clock.now_us(), 500 * 10**6, steal=True)
     await wide.store.write(taken)
     wide.lab.clock.advance(11)
     payment = await wide.accepted(WALLET)
@@ -448,7 +449,10 @@ async def test_a_key_that_runs_out_of_coin_is_told(tmp_path):
         assert "too little coin to pay for gas" in problem
         assert RELAYER.address in problem
         assert await shop.lab.rail.problems() == ()
-        assert await shop.lab.rail.relay.shortages() == (problem,)
+        # for one payment it has enough
+        assert await shop.lab.rail.relay.shortages() == (Shortage(problem, is_empty=False),)
+        assert shop.settler.health().has(ConditionName.RELAYER_FUNDS_LOW)
+        assert not shop.settler.health().has(ConditionName.RELAYER_EMPTY)
         await shop.base_fee(GWEI)
         await shop.mine()
         shop.lab.clock.advance(11)

@@ -6,6 +6,7 @@ import pytest
 from florin_server.domain.conditions import Condition, ConditionName, State
 from florin_server.flows.operator import health, system
 from florin_server.flows.operator.executors import pause, resume
+from florin_server.rails.types import Shortage
 
 from tests.support.evm_lab import RELAYER, buyer
 from tests.support.settler_lab import CHAIN, Works, works
@@ -36,6 +37,7 @@ async def test_a_chain_has_each_condition_once_and_all_are_well(shop):
     elsewhere |= {
         ConditionName.PAYOUTS_PAUSED,
         ConditionName.STORE_RESTORED,
+        ConditionName.STORE_BEHIND,
         ConditionName.PAYOUTS_STARTING,
         ConditionName.PAYOUTS_LEASED_ELSEWHERE,
         ConditionName.PAYOUTS_FAILING,
@@ -79,7 +81,7 @@ async def test_other_words_change_no_alarm(shop, monkeypatch):
     texts = iter([("no coin",), ("kein Geld mehr",)])
 
     async def shortages():
-        return next(texts)
+        return tuple(Shortage(one, is_empty=False) for one in next(texts))
 
     monkeypatch.setattr(shop.lab.rail.relay, "shortages", shortages)
     clock, found = shop.lab.clock, []

@@ -9,12 +9,16 @@ import logging
 
 import pytest
 from florin_server.domain.ledger import journals
+from florin_server.domain.payments.payment import Destination
+from florin_server.domain.quarantine import ItemKind
+from florin_server.flows.quarantine import items
+from florin_server.store.accounts import destinations
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs, reorg
 
 from tests.support.evm_lab import CHAIN, PRICE, RELAYER, TOKEN, account_of, buyer
 from tests.support.fee_steps import booked_gas, spent
-from tests.support.settler_lab import MERCHANT, Works, works
+from tests.support.settler_lab import MERCHANT, SHOP, Works, without_destination, works
 from tests.support.settler_steps import front_run
 
 WALLET = buyer(77)
@@ -100,7 +104,7 @@ async def test_a_reorganisation_while_nobody_looks(shop):
 async def test_a_payment_that_only_moves_is_booked_where_it_is_now(shop):
     """The reorganised chain has the same transaction in another block."""
     ended = await shop.end(await shop.accepted(WALLET))
-    await shop.fault(kind="reorg", depth=5, delay=5)
+    await shop.lab.reorg(5, delay=5)
     await shop.turn()
     assert await booked(shop) == 0
     await shop.mine(4)
@@ -112,11 +116,7 @@ async def test_money_that_somebody_else_moved_is_moved_again_by_us(shop):
     theirs = await front_run(shop, payment)
     ended = await shop.end(payment)
     assert ended.tx_id == theirs
-    depth = (
-        1
-        + int(await shop.lab.control.call("eth_blockNumber"), 16)
-        - int((await shop.lab.control.call("eth_getTransactionReceipt", theirs))["blockNumber"], 16)
-    )
+    depth = await shop.lab.depth_of(theirs)
     (ours,) = await shop.store.read(chain_txs.at_nonce(CHAIN, RELAYER.address, 0))
     await shop.lab.reorg(depth, theirs, ours.hash)
     assert await shop.lab.balance(MERCHANT) == 0
@@ -199,19 +199,55 @@ async def test_a_payment_is_looked_for_as_deep_as_blocks_may_be_replaced(shop):
     """What is sent after the confirm may end up in a block below the head of that moment."""
     await shop.mine(2 * CONFIRMATIONS)
     item = await shop.item(await shop.accepted(WALLET))
-    assert item.from_block == shop.settler.head - CONFIRMATIONS
+    assert item.from_block == shop.settler.head - shop.lab.rail.reorg_depth
 
 
-async def test_books_that_lack_what_is_to_be_taken_back_stop_the_chain_and_are_told(shop):
+async def test_reorg_that_the_books_cannot_take_back_is_set_aside_and_retried(shop):
     ended = await shop.end(await shop.accepted(WALLET))
     key = journals.settle(ended.id)
     await shop.store.write(ledger.reverse(key, 0))
     await shop.lab.reorg(4, ended.tx_id)
     await shop.turn(2)
-    assert f"{key} is to be reversed, and is not booked" in shop.settler.health().problem
-    assert not shop.task.done()
+    (item,) = await items.list_items(shop.app, all_=False)
+    assert (item.kind, item.subject) == (ItemKind.WATCHED, ended.tx_id)
+    assert f"{key} is to be reversed, and is not booked" in item.reason
     assert await watched(shop) == [ended.tx_id]
-    # whoever mends the books lets it go on
+    # the chain settles on meanwhile, however long that takes, also after a restart
+    other = await shop.end(await shop.accepted(buyer(78)))
+    assert other.status == "succeeded"
+    await shop.restart()
+    await shop.mine(12)
+    assert ended.tx_id in await watched(shop)
+    # whoever mends the books has it undone
     await shop.store.write(ledger.repeat(key, 0))
+    await items.retry(shop.app, item.id)
     await shop.mine(6)
-    await agree(shop, ended)
+    await agree(shop, ended, other)
+
+
+@pytest.mark.parametrize("fee", ["0", "7"])
+async def test_reorg_of_a_payment_to_the_payer_itself_is_undone_and_settled_again(
+    tmp_path, monkeypatch, fee
+):
+    """Nothing moved between accounts of the books, and still the journal is undone and repeated."""
+    monkeypatch.setenv("FLORIN_FEE_FIXED", fee)
+    async with works(tmp_path) as shop:
+        await shop.store.write(without_destination())
+        place = Destination("crypto_2", SHOP.id, TOKEN, account_of(WALLET))
+        await shop.store.write(destinations.put_destination(place))
+        ended = await shop.end(await shop.accepted(WALLET))
+        assert ended.status == "succeeded"
+        for n in (1, 2):
+            await shop.lab.reorg(4, (await shop.now(ended)).tx_id)
+            await shop.turn()
+            assert await shop.store.read(ledger.check()) == []
+            undone = journals.reversal(journals.nth(journals.settle(ended.id), n))
+            assert await shop.store.read(ledger.booked([undone])) == {undone}
+
+            key = journals.nth(journals.settle(ended.id), n + 1)
+
+            async def again(key: str = key) -> bool:
+                return await shop.store.read(ledger.booked([key])) == {key}
+
+            await shop.mine_until(again)
+            await shop.check(ended)

@@ -14,7 +14,7 @@ from florin_server.workers.settlement.blocks import follow
 from florin_server.workers.settlement.direct_payments import DirectPayments
 from florin_server.workers.settlement.open_payments import OpenPayments
 
-from tests.support.evm_lab import RELAYER, buyer, open_lab, settings
+from tests.support.evm_lab import RELAYER, buyer, open_lab, refuse, settings
 from tests.support.settler_lab import Works, works
 
 GWEI = 10**9
@@ -55,16 +55,40 @@ async def test_what_is_sent_in_one_turn_is_noted_with_one_commit(shop, monkeypat
         type(shop.store), "write", lambda _, op: commits.append(op.steps.__name__) or write(op)
     )
     await shop.turn()
-    assert Counter(commits) == {"append": 3, "_sent": 1}
+    assert Counter(commits) == {"append": 3, "sent": 1}
     assert [tx.state for tx in await shop.transactions()] == [TxState.SENT] * 3
 
 
-async def test_a_new_block_costs_three_calls(shop):
+@pytest.mark.parametrize("count", [1, 7])
+async def test_new_blocks_cost_two_calls_while_nobody_pays(shop, count):
     await shop.turn()
     before = Counter(shop.lab.node.asked)
-    await shop.mine()
+    await shop.lab.mine(count)
+    await shop.turn()
     asked = Counter(shop.lab.node.asked) - before
-    assert asked == {"eth_getBlockByNumber": 2, "eth_getBlockReceipts": 1}
+    assert asked == {"eth_getBlockByNumber": 1, "eth_getLogs": 1}
+
+
+async def test_a_new_block_costs_three_calls_while_a_payment_is_open(shop):
+    await one_each(shop, 101)
+    await shop.turn()
+    before = Counter(shop.lab.node.asked)
+    await shop.lab.mine()
+    await shop.turn()
+    asked = Counter(shop.lab.node.asked) - before
+    assert asked["eth_getBlockByNumber"] == 2
+    assert asked["eth_getBlockReceipts"] == 1
+    assert asked["eth_getLogs"] == 0
+
+
+async def test_a_node_that_refuses_logs_of_ranges_is_asked_block_by_block(shop):
+    await shop.turn()
+    shop.lab.node.changes["eth_getLogs"] = refuse(-32602, "no ranges")
+    before = Counter(shop.lab.node.asked)
+    await shop.lab.mine(2)
+    await shop.turn()
+    asked = Counter(shop.lab.node.asked) - before
+    assert asked["eth_getBlockReceipts"] == 2
 
 
 async def test_what_gas_costs_is_asked_again_after_a_while(evm):

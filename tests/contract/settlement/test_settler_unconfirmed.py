@@ -14,14 +14,11 @@ from dataclasses import replace
 import pytest
 from florin_server.chains.evm import abi
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.payments.payment import Action, Status
+from florin_server.domain.payments.payment import Status
 from florin_server.flows.payments.confirm import confirm
-from florin_server.flows.payments.create import NewPayment, create
 from florin_server.flows.payments.fetch import fetch
-from florin_server.flows.payments.options import options
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.paying.terms import APPROVE, Terms, bare
-from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.evm.settings import EvmCoin
 from florin_server.rails.types import Paid
 from florin_server.store.engine.opening import open_store
@@ -33,14 +30,11 @@ from florin_server.workers.settlement import direct_payments
 from florin_server.workers.settlement.blocks import follow
 
 from tests.support import postgres
-from tests.support.evm_lab import CHAIN, PRICE, TOKEN, account_of, buyer, reply, signed
-from tests.support.settler_lab import BUYER, SHOP, Works, works
-from tests.support.settler_steps import looks
+from tests.support.evm_lab import CHAIN, PRICE, TOKEN, buyer, reply, signed
+from tests.support.settler_lab import BUYER, Works, works
+from tests.support.settler_steps import ETHER, TTL_S, WALLET, coin, looks, offered, sent
 
-WALLET = buyer(78)
-ETHER = f"{CHAIN}/slip44:60"
 MUTE = "00"  # an account's code that takes every call, and says nothing
-TTL_S = 900
 GRACE_S = 300
 
 
@@ -48,20 +42,6 @@ GRACE_S = 300
 async def shop(tmp_path):
     async with works(tmp_path, coin=EvmCoin(name="Test Ether", symbol="tETH")) as running:
         yield running
-
-
-async def offered(shop: Works, unit: str):
-    """A payment, and the one option of the buyer."""
-    ends = shop.lab.clock.now_us() // 1_000_000 + TTL_S
-    value = str(PRICE) if unit.startswith("caip19") else "150"
-    wanted = NewPayment(unit, value, expires_at=ends)
-    made = await create(shop.app, BUYER, SHOP, wanted, lambda _: b"")
-    (option,) = (await options(shop.app, BUYER, made.id, [account_of(WALLET)])).options
-    return made, option
-
-
-async def coin(shop: Works):
-    return await offered(shop, f"caip19/{ETHER}")
 
 
 async def token(shop: Works):
@@ -81,16 +61,10 @@ async def dollar(shop: Works):
 WAYS = pytest.mark.parametrize("way", [coin, token])
 
 
-async def sent(shop: Works, option) -> str:
-    """What a wallet sends that reads the build and asks for nothing else; the transaction."""
-    told = json.loads(bytes.fromhex(option.build.data))
-    action = Action(told["chain_id"], told["method"], json.dumps(told["params"]))
-    return str(json.loads(await shop.lab.perform(WALLET, action)))
-
-
 async def settled(shop: Works, option, output: str) -> str:
     """The transaction by which somebody settles what the buyer signed."""
-    pay = Terms.of(option).pay(bare(option.payer), bytes.fromhex(json.loads(output)[2:]), KEY_GAS)
+    signature = bytes.fromhex(json.loads(output)[2:])
+    pay = Terms.of(option).pay(bare(option.payer), signature, shop.lab.key_gas)
     receipt = await shop.lab.send(to=DEVNET.settler, data=contract.settle([pay]))
     return str(receipt["transactionHash"])
 
@@ -169,6 +143,21 @@ async def test_what_was_paid_before_it_was_fetched_is_found_after_a_restart(shop
     output = json.dumps(tx_hash)
     known = await confirm(shop.app, BUYER, payment.id, option.id, [[output]])
     assert known.option_id == option.id
+    await shop.turn(2)
+    await succeeded(shop, payment, tx_hash)
+
+
+@WAYS
+async def test_event_that_a_node_lacked_is_found_when_its_block_is_read_again(shop, way):
+    payment, option = await way(shop)
+    shop.lab.node.changes["eth_getBlockReceipts"] = reply([])
+    shop.lab.node.changes["eth_getLogs"] = reply([])
+    tx_hash = await sent(shop, option)
+    await shop.turn()
+    await shop.mine(3)
+    assert await shop.status(payment) == "requires_action"
+    del shop.lab.node.changes["eth_getLogs"]
+    shop.lab.clock.advance(10)
     await shop.turn(2)
     await succeeded(shop, payment, tx_hash)
 
@@ -413,6 +402,7 @@ async def test_twenty_thousand_events_of_others_are_forgotten(shop, monkeypatch)
     payment, option = await dollar(shop)
     rail, numbers, looked_up = shop.lab.rail, iter(range(10**6)), []
     block, by_reference = rail.blocks.block, direct_payments.offered.by_reference
+    glance = rail.blocks.glance
 
     async def flooded(number):
         view = await block(number)
@@ -440,7 +430,11 @@ async def test_twenty_thousand_events_of_others_are_forgotten(shop, monkeypatch)
         looked_up.append(len(references))
         return by_reference(chain_id, references)
 
+    async def busy(since):
+        return replace(await glance(since), quiet=False)
+
     monkeypatch.setattr(rail.blocks, "block", flooded)
+    monkeypatch.setattr(rail.blocks, "glance", busy)
     monkeypatch.setattr(direct_payments.offered, "by_reference", counted)
     await shop.turn()
     looked_up.clear()

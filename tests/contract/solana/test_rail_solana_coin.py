@@ -9,7 +9,7 @@ from florin_server.chains.solana import spl
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.settlement.chain_txs import ChainTx, TxState
 from florin_server.flows.payouts.opening import places
-from florin_server.rails.solana.paying.message import acceptable
+from florin_server.rails.solana.paying.message import WalletBounds, acceptable
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaCoin
@@ -168,6 +168,9 @@ async def test_the_transaction_moves_coin_and_is_paid_by_the_relayer(lab, buyer)
     assert str(transaction(issued).message.account_keys[1]) == buyer.address
 
 
+BOUNDS = WalletBounds(settings().compute_price_max, settings().compute_units_max)
+
+
 def guard(*keys) -> Instruction:
     return Instruction(
         spl.LIGHTHOUSE, b"\x06\x00", [AccountMeta(one, False, False) for one in keys]
@@ -203,7 +206,7 @@ async def test_wallets_may_guard_coin_and_nothing_else(lab, buyer, change):
     _, option = await lab.offer(buyer, fee=FEE, **SOL)
     ours = message(await lab.issued(option))
     got = rebuilt(ours, edit(steps(ours), ours.account_keys)).message
-    assert acceptable(ours, got, settings().compute_price_max) is allowed
+    assert acceptable(ours, got, BOUNDS) is allowed
 
 
 @pytest.mark.parametrize("fee", [0, FEE])

@@ -207,8 +207,7 @@ def with_tokens(amount: Any) -> Any:
     ("change", "fault"),
     [
         (without_err, "without its error"),
-        (without_balances, "without its balances"),
-        (with_one_balance_more, "without its balances"),
+        (with_one_balance_more, "half of its balances"),
         (with_tokens("1.5"), "no number"),
         (with_tokens(15), "no number"),
         (with_tokens(None), "no number"),

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
+from florin_server.domain.errors import Code, FlorinError
 from florin_server.rails.connection.health import BACKOFF_MAX_S
-from florin_server.rails.connection.witness import DISAGREEMENT_S
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.types import RailUnavailable
 from florin_server.workers.settlement.blocks import follow
@@ -16,7 +16,15 @@ from florin_server.workers.settlement.blocks import follow
 from tests.support import proxy as faults
 from tests.support.proxy import FaultyProxy
 from tests.support.solana import SolanaWallet
-from tests.support.solana_lab import FINAL, RELAYER, Lab, open_lab, settings
+from tests.support.solana_lab import (
+    FINAL,
+    RELAYER,
+    Lab,
+    open_lab,
+    outputs,
+    settings,
+    signed,
+)
 
 
 @dataclass
@@ -68,6 +76,85 @@ async def test_a_node_that_fails_is_answered_for_by_the_other(fault):
         found.proxies[0].fail(fault)
         assert await found.rail.observer.head() == head
         assert await found.rail.problems() == ()
+
+
+async def confirmed(found, slots=0):
+    """A payment whose transaction was issued and signed before so many slots passed."""
+    buyer = SolanaWallet()
+    _, option = await found.lab.offer(buyer)
+    issued = await found.lab.issued(option)
+    await found.lab.slots(slots)
+    await found.rail.verifier.verify(option, [issued], outputs(signed(buyer, issued)))
+
+
+def _unknown(_params, told):
+    told["result"]["value"] |= {"err": "BlockhashNotFound", "accounts": None}
+    return told
+
+
+UNKNOWN = faults.change(_unknown, method="simulateTransaction")
+
+
+async def test_blockhash_that_one_node_does_not_know_yet_is_tried_on_the_other():
+    async with nodes() as found:
+        found.proxies[0].fail(UNKNOWN)
+        await confirmed(found)
+        assert [one.problem for one in found.rail.nodes.states()] == ["", ""]
+
+
+async def test_blockhash_that_no_node_knows_yet_is_no_refusal():
+    async with nodes() as found:
+        for proxy in found.proxies:
+            proxy.fail(UNKNOWN)
+        with pytest.raises(RailUnavailable, match="no node knows the blockhash now"):
+            await confirmed(found)
+
+
+async def test_blockhash_has_lapsed_only_if_no_node_is_behind_its_end():
+    async with nodes() as found:
+        with pytest.raises(FlorinError) as caught:
+            await confirmed(found, slots=160)
+        assert caught.value.code is Code.QUOTE_EXPIRED
+
+
+async def test_node_that_claims_to_be_far_ahead_ends_no_blockhash_alone():
+    def ahead(params, told):
+        # a height is a number; all else that this node tells of transactions is unknown
+        if isinstance(told["result"], int) and params:
+            return {**told, "result": 10**9}
+        is_trial = isinstance(told["result"], dict) and "unitsConsumed" in str(told)
+        return _unknown(params, told) if is_trial else told
+
+    async with nodes() as found:
+        buyer = SolanaWallet()
+        _, option = await found.lab.offer(buyer)
+        issued = await found.lab.issued(option)
+        first, second = found.proxies
+        first.fail(faults.change(ahead))
+        second.fail(UNKNOWN)
+        with pytest.raises(RailUnavailable, match="no node knows"):
+            await found.rail.verifier.verify(option, [issued], outputs(signed(buyer, issued)))
+
+
+async def test_witness_without_a_fee_agrees_and_one_without_token_balances_does_not_count():
+    async with nodes() as found:
+        item, _, tx = await found.landed()
+        facts = await found.rail.observer.find([item])
+
+        def without(*names):
+            def spoil(_params, told):
+                for name in names:
+                    del told["result"]["meta"][name]
+                return told
+
+            return faults.change(spoil, method="getTransaction")
+
+        found.proxies[1].fail(without("fee"))
+        assert await found.rail.observer.agreed(facts) == dict.fromkeys(facts, True)
+        found.proxies[1].heal()
+        found.proxies[1].fail(without("preTokenBalances"))
+        assert await found.rail.observer.agreed(facts) == {}
+        assert tx.hash not in found.rail.nodes.disagreement
 
 
 async def test_a_node_of_another_cluster_is_never_asked():
@@ -132,8 +219,7 @@ async def test_a_payment_that_one_node_made_up_ends_nothing():
         (paid,) = await found.rail.observer.find([item])
         follower.evidence.add_paid(paid)
         assert await follower.is_settled(paid)
-        assert found.rail.nodes.disagreement
-        found.now[0] += DISAGREEMENT_S
+        # nodes agree again about it
         assert found.rail.nodes.disagreement == ""
 
 
@@ -149,3 +235,13 @@ async def test_a_payment_is_not_dead_because_one_node_says_so():
             await found.rail.observer.unpayable_reason(item, [issued])
             == "The transaction lapsed before it landed"
         )
+
+
+async def test_pace_of_slots_is_measured_by_our_clock():
+    async with nodes() as found:
+        assert found.rail.pace.block_s is None
+        for _ in range(6):
+            found.now[0] += 3.0
+            await found.lab.slots(14)
+            await found.rail.observer.head()
+        assert found.rail.pace.block_s == pytest.approx(3 / 14)

@@ -8,9 +8,16 @@ from dataclasses import replace
 
 import pytest
 from florin_server.chains.solana import spl
+from florin_server.cli.service import doctor
+from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import FreeNonce
-from florin_server.rails.solana.paying.message import acceptable
+from florin_server.flows.operator.health import faults, of_nodes
+from florin_server.rails.solana.paying.message import WalletBounds, acceptable
+from florin_server.rails.solana.sending.durable_nonces import (
+    RENT_MAX_LAMPORTS,
+    RESERVE_LAMPORTS,
+)
 from florin_server.rails.types import RailUnavailable
 from solders.instruction import Instruction
 
@@ -67,9 +74,67 @@ async def test_the_accounts_follow_from_the_relayer_and_are_made_once(lab):
     )
 
 
-async def test_without_the_setting_there_are_none():
+async def test_four_are_used_by_default_and_none_where_that_is_set():
     async with open_lab() as lab:
+        assert len(lab.rail.durable_nonces.addresses) == 4
+    async with open_lab(durable_nonces=0) as lab:
         assert lab.rail.durable_nonces.addresses == ()
+
+
+def holds(lab, lamports: int) -> None:
+    lab.between.changes["getBalance"] = reply({"context": {"slot": 1}, "value": lamports})
+
+
+async def test_relayer_makes_as_many_as_leave_it_its_reserve():
+    async with open_lab() as lab:
+        nonces = lab.rail.durable_nonces
+        rent = await lab.node.ask("getMinimumBalanceForRentExemption", spl.NONCE_BYTES)
+        needed = RESERVE_LAMPORTS + 4 * rent
+        for lamports, count in (
+            (0, 0),
+            (RESERVE_LAMPORTS + rent - 1, 0),
+            (RESERVE_LAMPORTS + rent, 1),
+            (needed - 1, 3),
+            (needed, 4),
+        ):
+            holds(lab, lamports)
+            found = await nonces.affordable(4)
+            assert found.count == count
+            wanted = f"{RELAYER.address} needs {needed - lamports} lamports more"
+            assert found.problem == "" if count == 4 else wanted in found.problem
+        holds(lab, needed - 1)
+        with pytest.raises(RailUnavailable, match="cannot pay for durable nonces"):
+            await nonces.create(nonces.addresses)
+
+
+async def test_node_that_asks_for_a_high_rent_locks_no_coin_up():
+    async with open_lab() as lab:
+        nonces = lab.rail.durable_nonces
+        for rent, count in ((RENT_MAX_LAMPORTS, 4), (RENT_MAX_LAMPORTS + 1, 0), (10**10, 0)):
+            lab.between.changes["getMinimumBalanceForRentExemption"] = reply(rent)
+            found = await nonces.affordable(4)
+            assert (found.count, bool(found.problem)) == (count, count == 0)
+        with pytest.raises(RailUnavailable, match="cannot pay for durable nonces"):
+            await nonces.create(nonces.addresses)
+
+
+async def test_what_the_relayer_cannot_pay_for_is_a_notice_and_no_fault():
+    async with open_lab() as lab:
+        missing = ConditionName.DURABLE_NONCES_MISSING
+        assert (await of_nodes(lab.rail))[missing] == ()
+        holds(lab, RESERVE_LAMPORTS)
+        (text,) = (await of_nodes(lab.rail))[missing]
+        assert text.startswith("Florin Solana Devnet: 4 durable nonces are missing")
+        assert await faults(lab.rail) == ()
+
+
+async def test_doctor_of_a_stopped_service_says_it_and_finds_no_fault(monkeypatch):
+    async with open_lab() as lab:
+        monkeypatch.setattr(doctor.connected, "rail_of", lambda _chain, _keys: lab.rail)
+        holds(lab, RESERVE_LAMPORTS)
+        found = [one async for one in doctor.of_chain(lab.rail.chain, None)]
+        assert [subject for subject, _ in found if "durable nonces are missing" in subject]
+        assert [problem for _, problem in found if problem] == []
 
 
 async def test_a_nonce_comes_first_and_stands_for_the_blockhash(lab, buyer):
@@ -212,11 +277,12 @@ async def test_two_issues_with_one_value_are_told_apart_by_their_nonces(lab, buy
 async def test_a_guard_in_front_would_make_the_nonce_useless(lab, buyer):
     _, issued = await accepted(lab, buyer)
     ours = message(issued)
-    guard = Instruction(spl.LIGHTHOUSE, b"note", [])
+    guard = Instruction(spl.LIGHTHOUSE, b"\x0enote", [])
+    bounds = WalletBounds(0, 0)
     own = steps(ours)
     in_front = rebuilt(ours, [guard, *own]).message
     behind = rebuilt(ours, [*own, guard]).message
     without = rebuilt(ours, own[1:]).message
-    assert acceptable(ours, behind, 0)
-    assert not acceptable(ours, in_front, 0)
-    assert not acceptable(ours, without, 0)
+    assert acceptable(ours, behind, bounds)
+    assert not acceptable(ours, in_front, bounds)
+    assert not acceptable(ours, without, bounds)

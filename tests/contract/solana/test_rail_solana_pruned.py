@@ -142,7 +142,7 @@ def own(made: Signed, since_block: int | None) -> ChainTx:
 async def test_a_transaction_of_our_own_is_judged_from_the_slot_of_its_blockhash(lab):
     addresses = lab.rail.durable_nonces.addresses
     lost = await lab.rail.durable_nonces.advance(addresses)
-    assert lost.since_block == await lab.node.ask("getSlot", {"commitment": "confirmed"})
+    assert lost.since_block == await lab.node.ask("getSlot", {"commitment": "finalized"})
     await lab.slots(1)
     landed = await lab.rail.durable_nonces.advance(addresses)
     await lab.rail.relay.broadcast(landed.raw)

@@ -67,7 +67,10 @@ class Process:
         patch.setattr(store.reader, "_read", counted)
         remembered = Remembered(app)
         hearing = Hearing(app, self.wire, remembered)
-        self.tasks = [asyncio.create_task(one) for one in (*remembered.jobs(), *hearing.jobs())]
+        self.tasks = [
+            asyncio.create_task(one())
+            for one in (*remembered.jobs().values(), *hearing.jobs().values())
+        ]
 
     async def end(self) -> None:
         for task in self.tasks:
@@ -167,5 +170,3 @@ async def test_a_process_that_has_its_store_alone_tells_nobody(tmp_path, store):
     assert app.hints.on is not store.exclusive
     found = jobs(app)
     assert bool(found) is not store.exclusive
-    for one in found:
-        one.close()

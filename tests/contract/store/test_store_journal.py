@@ -19,7 +19,7 @@ from florin_server.domain.settlement.chain_txs import (
 from florin_server.store.ledger import ledger
 from florin_server.store.operator import executors
 from florin_server.store.payments import payments
-from florin_server.store.settlement import chain_txs, leases, reorg
+from florin_server.store.settlement import chain_txs, leases, reorg, used_nonces
 from florin_server.store.settlement.chain_txs import LostLease, NotWaiting
 
 from tests.support.store_kit import (
@@ -109,11 +109,11 @@ async def test_what_was_issued_for_a_payments_bound_option_is_told(store):
 
 async def test_a_written_transaction_takes_its_payments_and_its_nonce(store):
     one, two, other = [await accepted(store) for _ in range(3)]
-    assert await store.read(chain_txs.next_nonce(CHAIN, SENDER)) is None
+    assert await store.read(used_nonces.next_nonce(CHAIN, SENDER)) is None
     written = await submitted(store, two, one, nonce=41)
     assert await waiting(store) == [other.id]
     assert set(await unsettled(store)) == {one.id, two.id, other.id}
-    assert await store.read(chain_txs.next_nonce(CHAIN, SENDER)) == 42
+    assert await store.read(used_nonces.next_nonce(CHAIN, SENDER)) == 42
     assert await store.read(chain_txs.open_txs(CHAIN, SENDER)) == [written]
     assert written.item_ids == (two.id, one.id)
     assert await store.read(chain_txs.open_txs("eip155:1", SENDER)) == []
@@ -122,11 +122,11 @@ async def test_a_written_transaction_takes_its_payments_and_its_nonce(store):
 async def test_a_transaction_tells_where_it_stands(store):
     first = await submitted(store, await accepted(store), nonce=2)
     second = await submitted(store, await accepted(store), nonce=1)
-    await store.write(chain_txs.sent(first.id, 100))
+    await store.write(chain_txs.sent({first.id: 100}))
     sent = replace(first, state=TxState.SENT, sent_block=100)
     assert await store.read(chain_txs.open_txs(CHAIN, SENDER)) == [second, sent]
     # it is in no block for long: it is broadcast again
-    await store.write(chain_txs.sent(first.id, 103))
+    await store.write(chain_txs.sent({first.id: 103}))
     again = replace(sent, sent_block=103)
     assert await store.read(chain_txs.open_txs(CHAIN, SENDER)) == [second, again]
 

@@ -23,7 +23,14 @@ from florin_server.domain.settlement.chain_txs import (
 from florin_server.store.engine.query import Statement, operation
 from florin_server.store.ledger import ledger
 from florin_server.store.payments import payments, simulation
-from florin_server.store.settlement import chain_txs, gas, leases, reorg, token_accounts
+from florin_server.store.settlement import (
+    chain_txs,
+    gas,
+    leases,
+    reorg,
+    token_accounts,
+    used_nonces,
+)
 from florin_server.store.settlement.chain_txs import FAILURES_MAX, LostLease, NotWaiting
 from florin_server.store.tables.tables import ledger_journal
 from sqlalchemy import select
@@ -168,7 +175,7 @@ async def test_a_transaction_without_payments_only_uses_its_nonce(store):
     op = chain_txs.append(filled, await leased(store), LEASE, chain_txs.claim([]))
     await store.write(op)
     assert await store.read(chain_txs.open_txs(CHAIN, SENDER)) == [filled]
-    assert await store.read(chain_txs.next_nonce(CHAIN, SENDER)) == 8
+    assert await store.read(used_nonces.next_nonce(CHAIN, SENDER)) == 8
 
 
 async def test_all_that_was_signed_for_a_nonce_is_found_the_newest_first(store):
@@ -267,7 +274,7 @@ async def test_a_payment_that_failed_keeps_what_was_to_be_paid(store):
 
 
 async def test_what_a_failed_payment_was_to_open_may_be_opened_again(store):
-    caps = DailyCaps(10, 10)
+    caps = DailyCaps(10, 10, 10)
 
     async def place_of(of) -> Opening:
         place = Opening(AssetAccount(ASSET, f"{CHAIN}:{of.id}"), "mer_1")

@@ -17,7 +17,7 @@ from florin_server.domain.settlement.chain_txs import Posting, TxEnd, TxState
 from florin_server.store.ledger import ledger
 from florin_server.store.payments import payments
 from florin_server.store.payments.idempotency import Replay
-from florin_server.store.settlement import chain_txs
+from florin_server.store.settlement import chain_txs, used_nonces
 
 from tests.support import postgres
 from tests.support.postgres import SQLITE
@@ -88,7 +88,7 @@ async def work(engine: str, folder: Path, deadly_step: str, deadly_count: int) -
             chain_txs.append(TX, await leased(store), LEASE, chain_txs.claim(TX.item_ids))
         )
         noted.note("signed", TX.id)
-        await store.write(chain_txs.sent(TX.id, 8))
+        await store.write(chain_txs.sent({TX.id: 8}))
         ends = [TxEnd(TX.id, TxState.FINAL, 9, "0xblock", (GAS,))]
         await store.write(chain_txs.conclude([success(of, 3) for of in MADE], ends, LATER_US))
         noted.note("concluded")
@@ -104,7 +104,7 @@ async def check(engine: str, folder: Path) -> None:
         ended = [one for one in found.values() if one.status is Status.SUCCEEDED]
         signed = bool(open_txs) or bool(ended)
         assert signed or f"signed {TX.id}" not in told
-        assert await store.read(chain_txs.next_nonce(CHAIN, TX.sender)) == (2 if signed else None)
+        assert await store.read(used_nonces.next_nonce(CHAIN, TX.sender)) == (2 if signed else None)
         assert all(one.raw == TX.raw and one.item_ids == TX.item_ids for one in open_txs)
         assert len(ended) in ({2} if "concluded" in told else {0, 2})
         assert await store.read(ledger.balance("external:shop", ASSET)) == 3 * len(ended)

@@ -247,7 +247,7 @@ async def test_a_row_has_its_merchant_fee_transaction_and_refund(store):
     (row,) = await store.read(listed.listed([sending.id], NOW_US))
     # signed is not sent
     assert (row.tx_hash, row.nonce) == (None, None)
-    await store.write(chain_txs.sent(open_tx.id, 5))
+    await store.write(chain_txs.sent({open_tx.id: 5}))
     end = TxEnd(done_tx.id, TxState.FINAL, 6, "0xblock")
     await store.write(chain_txs.conclude([success(paid)], [end], LATER_US))
     back = Refund("rfnd_1", paid.id, "u", 5, PAYER, RefundStatus.PENDING, None, LATER_US)
@@ -261,7 +261,7 @@ async def test_a_row_has_its_merchant_fee_transaction_and_refund(store):
         ("0xpaid", 8),
         (None, None),
     ]
-    assert [row.refund for row in rows] == [None, back, None]
+    assert [list(row.refunds) for row in rows] == [[], [back], []]
     assert {row.merchant for row in rows} == {MERCHANT}
     assert {row.payment.option_unit for row in rows} == {f"caip19/{ASSET}"}
 

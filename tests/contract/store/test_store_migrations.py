@@ -118,7 +118,7 @@ async def test_refunds_of_an_old_file_are_known_as_they_stand(tmp_path):
     with closing(sqlite3.connect(path)) as raw, raw:
         for n, status in enumerate(("processing", "succeeded")):
             of = {"id": f"pay_{n}", "partner_id": "par_1", "live": True, "status": "succeeded"}
-            put(raw, "payment", **of, value="1")
+            put(raw, "payment", **of, value="1250")
             back = {"id": f"rfnd_{n}", "payment_id": of["id"], "status": status, "value": "1"}
             put(raw, "refund", **back, created_at_us=5, completed_at_us=n * 9 or None)
         put(raw, "webhook_delivery", endpoint_id="whe_1", payment_id="pay_0", newest=1)
@@ -128,7 +128,41 @@ async def test_refunds_of_an_old_file_are_known_as_they_stand(tmp_path):
         ("pay_0", 1, "processing", 5, "par_1", 1),
         ("pay_1", 1, "succeeded", 9, "par_1", 1),
     ]
-    assert rows(path, "SELECT id, version FROM refund") == [("rfnd_0", 1), ("rfnd_1", 1)]
+    columns = "id, version, ordinal, reason, payment_value"
+    assert rows(path, f"SELECT {columns} FROM refund") == [
+        ("rfnd_0", 1, 1, None, "1250"),
+        ("rfnd_1", 1, 1, None, "1250"),
+    ]
+    assert rows(path, "SELECT refund_id FROM refund_event ORDER BY refund_id") == [
+        ("rfnd_0",),
+        ("rfnd_1",),
+    ]
     assert rows(path, "SELECT newest, only_to, only_types FROM webhook_delivery") == [(1, -1, "")]
     moved(path, "v0019", down=True)
     assert rows(path, "SELECT count(*) FROM refund") == [(2,)]
+
+
+async def test_settlements_of_an_old_file_follow_what_its_refunds_went_through(tmp_path):
+    """Events of refunds keep their places, and endpoints get the one format."""
+    path = tmp_path / "florin.db"
+    path.touch(mode=0o600)
+    moved(path, "v0022")
+    with closing(sqlite3.connect(path)) as raw, raw:
+        paid = {"partner_id": "par_1", "status": "succeeded", "value": "9", "updated_at_us": 7}
+        direct = {"option_unit": "caip19/a", "settled_value": "8", "tx_id": "0x1"}
+        put(raw, "payment", id="pay_direct", **paid, **direct)
+        put(raw, "payment", id="pay_owed", **paid, option_unit="caip19/a", tx_id="0x2")
+        put(raw, "payment", id="pay_open", **{**paid, "status": "processing"})
+        for version in (1, 2):
+            put(raw, "refund_event", payment_id="pay_direct", version=version, status="pending")
+        put(raw, "partner", id="par_1", version_pin="2026-02-18", status="active")
+        endpoint = {"id": "whe_1", "partner_id": "par_1", "version": "2026-02-18"}
+        put(raw, "webhook_endpoint", **endpoint, state="active")
+    schema.prepare(path)
+    names = "payment_id, at_us, tx_id, unit, value, after_refunds, partner_id, live"
+    assert rows(path, f"SELECT {names} FROM payment_settled") == [
+        ("pay_direct", 7, "0x1", "caip19/a", "8", 2, "par_1", 0)
+    ]
+    assert rows(path, "SELECT version FROM webhook_endpoint") == [("2026-05-18",)]
+    moved(path, "v0022", down=True)
+    assert rows(path, "SELECT version FROM webhook_endpoint") == [("2026-02-18",)]

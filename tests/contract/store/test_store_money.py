@@ -10,6 +10,7 @@ from florin_server.domain.payments.payment import CancelledReason, Refund, Refun
 from florin_server.domain.payments.state import Event
 from florin_server.store.accounts import customers
 from florin_server.store.accounts.customers import Erased
+from florin_server.store.engine.query import StoreError
 from florin_server.store.ledger import ledger
 from florin_server.store.operator import executors, installation
 from florin_server.store.payments import payments, simulation
@@ -50,14 +51,19 @@ async def causes(store, of) -> list[str]:
 # refunds
 
 
-async def test_a_payment_has_one_refund(store):
-    assert await store.read(refunds.refund("pay_1")) is None
-    assert await store.write(refunds.create(REFUND))
-    assert not await store.write(refunds.create(replace(REFUND, id="rfnd_2", value=1)))
-    assert await store.read(refunds.refund("pay_1")) == REFUND
+async def test_refunds_of_a_payment_are_numbered_once(store):
+    assert await store.read(refunds.list_refunds("pay_1")) == []
+    second = replace(REFUND, id="rfnd_2", value=1, ordinal=2, version=2, reason="too late")
+    for one in (REFUND, second):
+        await store.write(refunds.create(one))
+    with pytest.raises(StoreError):
+        await store.write(refunds.create(replace(second, id="rfnd_9")))
+    assert await store.read(refunds.list_refunds("pay_1")) == [REFUND, second]
     nobody = replace(REFUND, id="rfnd_3", payment_id="pay_2", account=None)
-    assert await store.write(refunds.create(nobody))
-    assert await store.read(refunds.refund("pay_2")) == nobody
+    await store.write(refunds.create(nobody))
+    assert await store.read(refunds.list_refunds("pay_2")) == [nobody]
+    assert await store.read(refunds.find_refund("rfnd_2")) == second
+    assert await store.read(refunds.find_refund("rfnd_9")) is None
 
 
 # simulations

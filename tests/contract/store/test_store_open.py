@@ -109,6 +109,7 @@ READS_ALL = {
     "keys_LIVE",
     "key_turns_TAKE",
     "leases_FREE",
+    "leases_LISTED",
     "ledger_JOURNALS",
     "ledger_TRANSFERS",
     "merchants_ANY_PARTNER",
@@ -272,6 +273,7 @@ def test_no_operation_reads_a_whole_table(plans, name):
         *("exports_transactions_LAST", "exports_transactions_RANGE", "collected_data_ALL"),
         *("exports_money_out_PAYOUTS", "exports_money_out_REFUNDS", "events_EVENTS"),
         *("replays_OF_PARTNER", "replays_OF_MERCHANT", "replays_REFUNDED"),
+        "replays_SETTLED",
     ],
 )
 def test_what_comes_first_is_read_in_order(plans, name):
@@ -295,4 +297,5 @@ def test_nothing_changes_or_deletes_what_is_booked_or_has_happened():
         table = rest.removeprefix("FROM ").split()[0]
         if verb in {"UPDATE", "DELETE"}:
             kept = {"ledger_journal", "ledger_transfer", "payment_event", "refund_event"}
+            kept |= {"payment_settled"}
             assert table not in kept, name

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import CancelledReason, FailureCode, Status
 from florin_server.domain.payments.state import Event
+from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.store.accounts import customers
 from florin_server.store.engine.query import StoreError
-from florin_server.store.payments import payments
+from florin_server.store.ledger import ledger
+from florin_server.store.payments import arrivals, payments, simulation
+from florin_server.store.payments.phases import Phases, phases
 from florin_server.store.settlement import chain_txs
 
 from tests.support.store_kit import (
@@ -183,6 +187,35 @@ async def test_every_change_is_an_event_with_the_payments_version(store):
     ]
     assert [one.at_us for one in history] == [changed.created_at_us, LATER_US]
     assert await store.read(payments.events("pay_none")) == []
+
+
+async def test_phases_are_when_a_payment_was_accepted_and_when_it_succeeded(store):
+    old, busy, done = await created(store), await accepted(store), await accepted(store)
+    await store.write(simulation.simulate(done.id, Event.SIMULATE_SUCCEEDED, None, AFTER_US))
+    ids = [old.id, busy.id, done.id, "pay_none"]
+    assert await store.read(phases(ids)) == {
+        busy.id: Phases(LATER_US, None),
+        done.id: Phases(LATER_US, AFTER_US),
+    }
+    assert await store.read(phases([])) == {}
+
+
+async def test_money_may_arrive_once_a_wallet_signed_fetched_or_paid_late(store):
+    nothing, signed, fetched, late = (
+        await created(store),
+        await accepted(store),
+        await created(store),
+        await created(store),
+    )
+    await store.write(payments.put_issued(issued(fetched)))
+    key = journals.late(late.id, "0xevent")
+    posted = (Posting("external:shop", "external:buyer", ASSET, 1),)
+    await store.write(ledger.post(key, journals.Kind.LATE, late.id, "0xlate", posted, LATER_US))
+    found = [await store.read(arrivals.has_traces(one.id)) for one in (signed, fetched, late)]
+    assert found == [True, True, True]
+    assert not await store.read(arrivals.has_traces(nothing.id))
+    # an id that another one begins with is another payment
+    assert not await store.read(arrivals.has_traces(late.id[:-1]))
 
 
 async def test_a_sweep_finds_only_what_its_watchers_have_not_seen(store):

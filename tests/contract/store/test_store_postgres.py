@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 import pytest
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.store.engine.opening import open_store
+from florin_server.store.engine.postgres.pool import Pool
 from florin_server.store.engine.query import (
     Statement,
     StoreError,
@@ -102,7 +104,7 @@ async def test_many_at_once_share_transactions_and_each_gets_its_own_answer(
         await store.close()
 
 
-async def test_an_operation_that_fails_leaves_no_trace_and_the_others_whole(store):
+async def test_an_operation_that_fails_leaves_no_trace_and_the_others_whole(store, steps):
     made = [payment() for _ in range(40)]
     works = [
         fails_after_writing(one) if n % 7 == 3 else payments.create(one)
@@ -110,6 +112,8 @@ async def test_an_operation_that_fails_leaves_no_trace_and_the_others_whole(stor
     ]
     found = await asyncio.gather(*map(store.write, works), return_exceptions=True)
     bad = {made[n].id for n in range(40) if n % 7 == 3}
+    # they were begun anew, each by itself
+    assert steps.seen.count("retry") >= len(bad)
     assert [str(one) for one in found if isinstance(one, Exception)] == ["no"] * len(bad)
     assert (
         set(await store.read(payments.get([one.id for one in made])))
@@ -164,6 +168,53 @@ async def test_a_commit_whose_end_nobody_knows_is_told_as_such(store, steps, tmp
         await store.write(payments.create(made))
     assert await store.read(payments.get([made.id])) == {}
     await store.write(payments.create(made))
+
+
+class Idle:
+    """A connection that does nothing."""
+
+    usable = True
+
+    def drop(self) -> None:
+        pass
+
+
+async def test_pool_tells_what_is_in_use_and_who_waits():
+    faults = [OSError("nobody listens")]
+
+    async def connect():
+        if faults:
+            raise faults.pop()
+        return Idle()
+
+    pool = Pool(connect, 1)
+    with pytest.raises(StoreUnavailable):
+        await pool.take()
+    assert pool.use == (0, 1, 0)
+    first = await until(partial(taken, pool))
+    assert pool.use == (1, 1, 0)
+    others = [asyncio.create_task(pool.take()) for _ in range(2)]
+    await until(lambda: pool.use, (1, 1, 2))
+    pool.give_back(first)
+    second = await others[0]
+    assert pool.use == (1, 1, 1)
+    others[1].cancel()
+    await until(lambda: pool.use, (1, 1, 0))
+    pool.give_back(second)
+    assert pool.use == (0, 1, 0)
+
+
+async def taken(pool: Pool) -> Idle | None:
+    """A connection, once the pause after a failure is over."""
+    with suppress(StoreUnavailable):
+        return await pool.take()
+    return None
+
+
+async def test_store_tells_the_use_of_its_connections(store):
+    await created(store)
+    assert set(store.pools) == {"read", "survey", "write"}
+    assert all(use.in_use == use.waiting == 0 < use.size for use in store.pools.values())
 
 
 async def test_a_read_asks_again_on_another_connection(store, tmp_path):

@@ -7,8 +7,9 @@ import sqlite3
 import pytest
 from alembic import command
 from florin_server.domain.accounts.destinations import AssetAccount, DailyCaps, Opening
-from florin_server.domain.payments.payment import Status
+from florin_server.domain.payments.payment import Merchant, Status
 from florin_server.domain.settlement.chain_txs import Finding
+from florin_server.store.accounts import merchants
 from florin_server.store.engine import schema
 from florin_server.store.engine.query import Op
 from florin_server.store.migrations import config
@@ -19,7 +20,7 @@ from sqlalchemy import create_engine
 from tests.support.store_kit import NOW_US, accepted, opened, success
 
 DAY_US = 86_400 * 1_000_000
-CAPS = DailyCaps(chain=4, merchant=2)
+CAPS = DailyCaps(chain=4, partner=3, merchant=2)
 ONE = "solana:one"
 
 
@@ -29,6 +30,10 @@ def place(number: int, chain: str = ONE) -> AssetAccount:
 
 def opening(number: int, merchant_id: str | None = "mrch_1", chain: str = ONE) -> Opening:
     return Opening(place(number, chain), merchant_id)
+
+
+def merchant(merchant_id: str, partner_id: str) -> Merchant:
+    return Merchant(merchant_id, partner_id, "Shop", "a@b.example", None, "active", False, NOW_US)
 
 
 def claim(*openings: Opening, by: str = "pay_1", at_us: int = NOW_US) -> Op[None]:
@@ -101,6 +106,23 @@ async def test_a_merchant_and_a_chain_have_a_day_s_worth(store):
     await store.write(claim(opening(5), at_us=tomorrow))
 
 
+async def test_merchants_of_one_partner_share_its_part_of_a_day(store):
+    for number in range(3):
+        await store.write(merchants.create(merchant(f"mrch_{number}", "prtn_one")))
+    await store.write(merchants.create(merchant("mrch_other", "prtn_two")))
+    await store.write(claim(opening(1, "mrch_0"), opening(2, "mrch_0")))
+    await store.write(claim(opening(3, "mrch_1")))
+    # neither has reached its own part
+    for merchant_id in ("mrch_1", "mrch_2"):
+        assert await openable(store, opening(4, merchant_id)) == set()
+        with pytest.raises(NotOpenable, match="today"):
+            await store.write(claim(opening(4, merchant_id)))
+    await store.write(token_accounts.want(opening(4, "mrch_2"), NOW_US))
+    assert await queue(store) == []
+    assert await queue(store, at_us=NOW_US + DAY_US) == [opening(4, "mrch_2")]
+    await store.write(claim(opening(4, "mrch_other")))
+
+
 async def test_our_own_places_count_and_are_never_refused_for_a_cap(store):
     for number in range(4):
         await store.write(claim(opening(number, None), by=f"pay_{number}"))
@@ -124,7 +146,7 @@ async def test_nobody_fills_the_queue(store, monkeypatch):
     for number in range(2 * token_accounts.MERCHANT_QUEUE_MAX):
         await store.write(token_accounts.want(opening(number), NOW_US))
     await store.write(token_accounts.want(opening(99, "mrch_2"), NOW_US))
-    wide = DailyCaps(1000, 1000)
+    wide = DailyCaps(1000, 1000, 1000)
     queued = await store.read(token_accounts.wanted(ONE, wide, 1000, NOW_US))
     assert len(queued) == token_accounts.MERCHANT_QUEUE_MAX + 1
     monkeypatch.setattr(token_accounts, "QUEUE_MAX", len(queued))

@@ -9,6 +9,7 @@ from florin_server.domain.payments.payment import Refund, RefundStatus
 from florin_server.domain.payments.state import Event
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.domain.webhooks.snapshot import snapshot_at
 from florin_server.store.engine.query import operation
 from florin_server.store.payments import payments, simulation
 from florin_server.store.payouts import payouts, refunds
@@ -38,43 +39,55 @@ async def paid(store):
     return made
 
 
-async def asked_for(store, of):
-    """Its refund, and the payout that pays it."""
+async def asked_for(store, of, refund_id="rfnd_1", value=5):
+    """One of its refunds, and the payout that pays it."""
+    existing = await store.read(refunds.list_refunds(of.id))
     back = Refund(
-        "rfnd_1", of.id, f"caip19/{ASSET}", 5, PAYER, RefundStatus.PENDING, None, LATER_US
+        refund_id,
+        of.id,
+        f"caip19/{ASSET}",
+        value,
+        PAYER,
+        RefundStatus.PENDING,
+        None,
+        LATER_US,
+        version=await store.read(refunds.next_version(of.id)),
+        ordinal=len(existing) + 1,
     )
     paying = Payout(
-        back.id, PayoutKind.REFUND, "mer_1", of.id, False, CHAIN, ASSET, 5, PAYER, LATER_US,
-        backed=True,
+        back.id, PayoutKind.REFUND, "mer_1", of.id, False, CHAIN, ASSET, value, PAYER,
+        LATER_US, backed=True,
     )  # fmt: skip
 
     @operation
     def both():
-        assert (yield from refunds.create(back))
+        yield from refunds.create(back)
         yield from payouts.add(paying)
 
     await store.write(both())
     return paying
 
 
-async def ends(store, at_us, **outcome):
-    now = await store.read(payouts.get("rfnd_1"))
+async def ends(store, at_us, refund_id="rfnd_1", **outcome):
+    now = await store.read(payouts.get(refund_id))
     await store.write(payouts.conclude([Outcome(now, **outcome)], [], at_us, no_watch()))
 
 
-async def claims(store, tx_hash, at_us):
-    now = await store.read(payouts.get("rfnd_1"))
+async def claims(store, tx_hash, at_us, refund_id="rfnd_1"):
+    now = await store.read(payouts.get(refund_id))
     await store.write(payouts.claim(now, tx_hash, None, None, at_us))
 
 
-async def told(store, now_us):
+async def told(store, now_us, *, every=False):
     """All events that wait, told one after the other."""
     found = []
     while claimed := await claim(store, now_us):
         (one,) = claimed
         work = await store.read(deliveries.work(one, now_us))
         first = work.happened[0]
-        found.append((first.place, first.event_type, first.refund))
+        then = snapshot_at(work.payment, work.option, work.history, first)
+        known = first.place, first.event_type, first.refund
+        found.append((then, first.refund) if every else known)
         await tell(store, one, now_us)
     return found
 
@@ -103,7 +116,7 @@ async def test_each_change_of_a_refund_follows_the_events_of_its_payment(shop):
         ("0x2", times[3]),
     ]
     # the last of them is what is asked for
-    assert events[-1][2] == await shop.read(refunds.refund(of.id))
+    assert events[-1][2] == await shop.read(refunds.find_refund("rfnd_1"))
     assert (await shop.survey(deliveries.figures())).waiting == 0
 
 
@@ -115,7 +128,7 @@ async def test_what_does_not_change_where_a_refund_stands_is_no_event(shop):
     now = await shop.read(payouts.get("rfnd_1"))
     await ends(shop, LATER_US, tx_id="0x1", problem="unclear")
     await shop.write(payouts.reopen(now, "0x9", LATER_US))
-    assert (await shop.read(refunds.refund(of.id))).tx_id == "0x9"
+    assert (await shop.read(refunds.find_refund("rfnd_1"))).tx_id == "0x9"
     await ends(shop, LATER_US, tx_id="0x9", posting=POSTING)
     done = await shop.read(payouts.get("rfnd_1"))
     await shop.write(payouts.reopen(done, "0xa", LATER_US + 1))
@@ -135,13 +148,29 @@ async def test_a_refund_that_is_called_off_is_told_as_failed(shop):
     assert (back.completed_at_us, back.status) == (LATER_US + 1, RefundStatus.FAILED)
 
 
-async def test_a_refund_that_was_refused_as_the_second_tells_nobody(shop):
+async def test_changes_of_several_refunds_have_one_order_and_list_all_refunds_of_then(shop):
     of = await paid(shop)
-    await asked_for(shop, of)
-    await told(shop, LATER_US)
-    other = Refund("rfnd_2", of.id, "u", 5, PAYER, RefundStatus.PENDING, None, LATER_US)
-    assert not await shop.write(refunds.create(other))
-    assert await told(shop, LATER_US) == []
+    await asked_for(shop, of, value=2)
+    await asked_for(shop, of, "rfnd_2", value=3)
+    await claims(shop, "0x2", LATER_US + 1, "rfnd_2")
+    await claims(shop, "0x1", LATER_US + 2)
+    await ends(shop, LATER_US + 3, "rfnd_2", tx_id="0x2", posting=POSTING)
+    events = await told(shop, LATER_US + 3, every=True)
+    assert [
+        (one.place, one.event_type, changed.id, [(r.id, str(r.status)) for r in one.refunds])
+        for one, changed in events
+    ] == [
+        (2, "refund.pending", "rfnd_1", [("rfnd_1", "pending")]),
+        (3, "refund.pending", "rfnd_2", [("rfnd_1", "pending"), ("rfnd_2", "pending")]),
+        (4, "refund.processing", "rfnd_2", [("rfnd_1", "pending"), ("rfnd_2", "processing")]),
+        (5, "refund.processing", "rfnd_1", [("rfnd_1", "processing"), ("rfnd_2", "processing")]),
+        (6, "refund.succeeded", "rfnd_2", [("rfnd_1", "processing"), ("rfnd_2", "succeeded")]),
+    ]
+    assert await shop.read(refunds.list_refunds(of.id)) == list(events[-1][0].refunds)
+    # replayed from the middle, each event lists what there was then
+    assert await shop.write(replays.one("whe_001", of.id, 4, LATER_US)) == 6
+    again = await told(shop, LATER_US + 3, every=True)
+    assert again == events[2:]
 
 
 async def test_what_a_payment_went_through_is_told_without_its_refund(shop):

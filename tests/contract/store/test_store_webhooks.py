@@ -85,6 +85,37 @@ async def test_a_process_that_is_alone_frees_what_the_one_before_had(shop):
     assert len(await claim(shop)) == 1
 
 
+@pytest.mark.parametrize("freed", ["given back", "freed at start", "resumed", "replayed"])
+async def test_a_delivery_whose_claim_was_given_up_is_not_held(shop, freed):
+    """Whoever had it ends nothing more, though nobody has claimed it since."""
+    await added(shop)
+    made = await shop.write(payments.create(payment()))
+    (one,) = await claim(shop)
+    # a receipt names the epoch under which it was claimed
+    epoch = one.waiting.epoch + 1
+
+    async def held():
+        return await shop.write(deliveries.held("whe_001", made.id, epoch))
+
+    assert await held() is not None
+    match freed:
+        case "given back":
+            await shop.write(deliveries.give_back([one], NOW_US))
+        case "freed at start":
+            await shop.write(deliveries.free(NOW_US))
+        case "resumed":
+            await shop.write(deliveries.halt(one, "its secret is lost", NOW_US))
+            await shop.write(endpoints.resume("whe_001", NOW_US))
+        case _:
+            await shop.write(replays.one("whe_001", made.id, 0, NOW_US))
+    assert await held() is None
+    assert not await tell(shop, one)
+    await fail(shop, one)
+    # it is tried as if nobody had: neither put off nor counted
+    (again,) = [found for found in await claim(shop) if found.waiting.payment_id == made.id]
+    assert (again.waiting.attempts, again.waiting.told) == (0, -1)
+
+
 async def test_a_failure_is_tried_again_later_and_given_up_after_three_days(shop):
     await added(shop)
     made = await shop.write(payments.create(payment()))
@@ -166,6 +197,16 @@ async def test_an_endpoint_that_is_gone_is_paused_at_once(shop):
     (one,) = await claim(shop)
     assert await fail(shop, one, gone=True) is EndpointState.PAUSED
     assert await claim(shop, NOW_US + DAY_US) == []
+
+
+async def test_crowded_partners_take_no_place_of_others(shop):
+    await added(shop)
+    await shop.write(payments.create(payment()))
+    assert await shop.read(deliveries.is_due(NOW_US, (), ["par_2"]))
+    assert not await shop.read(deliveries.is_due(NOW_US, (), ["par_1"]))
+    assert await claim(shop, limit=1, crowded=["par_1"]) == []
+    (one,) = await claim(shop, limit=1, crowded=["par_2"])
+    assert one.endpoint.partner_id == "par_1"
 
 
 async def test_busy_and_paused_endpoints_and_suspended_partners_are_left_out(shop):

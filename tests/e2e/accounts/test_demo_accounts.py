@@ -11,6 +11,7 @@ from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.home import Home
 from florin_server.boot.service import Service
 from florin_server.config import EmbeddedSolana
+from florin_server.devnet.evm import EvmDevChain
 from florin_server.flows.accounts import demo
 
 from tests.support.api import RestApi
@@ -44,6 +45,24 @@ async def test_an_address_that_somebody_else_has_by_now_is_given_up_and_told(tmp
     assert after[CHAINS[1]] == before[CHAINS[1]]
     (told,) = [one.message for one in caplog.records if "demo.env changes" in one.message]
     assert "FLORIN_EVM_RPC_URL" in told
+
+
+async def test_nobody_can_take_the_port_while_the_chain_is_opened(tmp_path, monkeypatch):
+    async with begun(tmp_path) as service:
+        before = service.evm_rpc_url
+    refusals = []
+    open_chain = EvmDevChain.open
+
+    async def open_late(*args):
+        with pytest.raises(OSError, match="in use") as refusal:
+            socket.create_server(("127.0.0.1", urlsplit(before).port))
+        refusals.append(refusal)
+        return await open_chain(*args)
+
+    monkeypatch.setattr(EvmDevChain, "open", open_late)
+    async with begun(tmp_path) as service:
+        assert service.evm_rpc_url == before
+    assert len(refusals) == 1
 
 
 @pytest.mark.parametrize("address", ["http://10.0.0.1:80", "http://127.0.0.1:x", "http://[", "-"])

@@ -193,6 +193,8 @@ async def test_what_is_no_form_is_refused(desk, data, kind, told):
         ({"Sec-Fetch-Site": "same-site"}, 401),
         ({"Sec-Fetch-Site": "cross-site", "Origin": "null"}, 401),
         ({"Origin": "https://evil.example"}, 401),
+        ({"Origin": "null"}, 401),
+        ({"Origin": "http://["}, 401),
         ({"Origin": "https://pay.florin.example.evil.example"}, 401),
         ({"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"}, 401),
     ],

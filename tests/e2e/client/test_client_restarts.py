@@ -63,7 +63,8 @@ def pay(env: dict[str, str], payment_id: str) -> None:
     with Client(**as_wallet(env)) as client:
         offered = client.gateway.get_payment_options(payment_id, accounts=buyer.accounts(chain_id))
         option = offered.options[0]
-        outputs = buyer.execute(client.gateway.executable_actions(payment_id, option))
+        actions = client.gateway.executable_actions(payment_id, option)
+        outputs = buyer.execute(actions, option=option)
         client.gateway.confirm_payment(payment_id, option_id=option.id, outputs=outputs)
 
 

@@ -51,7 +51,8 @@ for currency, chain in (("USD", evm), ("EUR", evm), ("GBP", evm), ("USD", solana
     offered = app.gateway.get_payment_options(pay_id, accounts=buyer.accounts(chain))
     option = offered.options[0]
     actions = app.gateway.executable_actions(pay_id, option)
-    app.gateway.confirm_payment(pay_id, option_id=option.id, outputs=buyer.execute(actions))
+    outputs = buyer.execute(actions, option=option)
+    app.gateway.confirm_payment(pay_id, option_id=option.id, outputs=outputs)
     final = shop.merchant.wait_final(pay_id, timeout=60)
     assert final.status == PAYMENT_STATUS_SUCCEEDED, final
     print(currency, *(action.wallet_rpc.method for action in actions))

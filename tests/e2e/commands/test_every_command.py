@@ -218,12 +218,34 @@ def payments_that_are_paid(stage: Stage) -> None:
     updates = stage.told("payments", "refund", payment, "--yes", "--wait")
     assert updates[-1]["refund"]["status"] == "succeeded"
     assert stage.told("payments", "refund", payment, "--yes")[0]["refundId"]
+    parts_of_a_payment(stage)
     cancelled = stage.payment()
     stage.told("payments", "cancel", cancelled, "--yes")
     assert stage.told("payments", "tail", cancelled, status=Exit.UNPAID)[-1]["status"]
     (refused,) = stage.told("payments", "refund", cancelled, "--yes", status=Exit.STATE)
     assert refused["error"]["code"] == "payment_not_succeeded"
     assert stage.told("payments", "tail", "--after-version=1", status=Exit.MISUSED)
+
+
+def parts_of_a_payment(stage: Stage) -> None:
+    payment = stage.paid()
+    refund = ("payments", "refund", payment, "--yes")
+    updates = stage.told(*refund, "--amount=5.00 USD", "--reason=a broken cup", "--wait")
+    assert updates[-1]["refund"]["status"] == "succeeded"
+    assert updates[-1]["refund"]["paymentAmount"]["value"] == "500"
+    # all of it cannot go back any more, and no more than the rest
+    for words in (refund, (*refund, "--amount=7.51 USD")):
+        (refused,) = stage.told(*words, status=Exit.STATE)
+        assert refused["error"]["code"] == "already_refunded"
+        assert refused["error"]["details"]["refundable"] == "7500000"
+    stage.told(*refund, "--amount=7.5 tUSD", "--wait")
+    (shown,) = stage.told("payments", "show", payment)
+    assert [one["status"] for one in shown["refunds"]] == ["succeeded"] * 2
+    assert [one.get("reason") for one in shown["refunds"]] == ["a broken cup", None]
+    assert shown["refunded"]["refundable"]["value"] == "0"
+    text = stage.run("payments", "show", payment).out
+    assert "5.00" in text
+    assert "7.50" in text
 
 
 @tries("payments held", "payments release", "payments return", "payments keep")
@@ -234,12 +256,22 @@ def held(stage: Stage) -> None:
         assert stage.told(*words, status=Exit.REFUSED)[0]["error"]["code"] == "invalid_params"
 
 
+@tries("quarantine list", "quarantine retry", "quarantine resolve")
+def quarantine(stage: Stage) -> None:
+    assert stage.told("quarantine", "list", "--all")[0]["items"] == []
+    assert stage.told("quarantine", "retry", "--all")[0]["items"] == []
+    assert stage.told("quarantine", "retry", status=Exit.MISUSED)
+    for words in (("retry", "qitm_1"), ("resolve", "qitm_1", "--note=so")):
+        refused = stage.told("quarantine", *words, status=Exit.REFUSED)
+        assert refused[0]["error"]["code"] == "invalid_params"
+
+
 @tries("payouts list", "payouts create", "payouts refuse", "payouts resolve")
 def payouts(stage: Stage) -> None:
     assert isinstance(stage.told("payouts", "list", "--all")[0]["payouts"], list)
     own, asset = stage.env["FLORIN_MERCHANT_ID"], stage.env["FLORIN_EVM_ASSET"]
     for words in (
-        ("create", own, asset),
+        ("create", own, asset, "--yes"),
         ("refuse", "payout_1"),
         ("resolve", "payout_1", "--paid"),
     ):
@@ -270,6 +302,17 @@ def sanctions(stage: Stage) -> None:
     (found,) = stage.told("sanctions", "check", "0x" + "88" * 20)
     assert (found["blocked"], found["lists"]) == (True, ["own"])
     assert stage.told("sanctions", "remove", "own") == [{"name": "own", "removed": True}]
+
+
+@tries("leases list", "leases release")
+def leases(stage: Stage) -> None:
+    (found,) = stage.told("leases", "list")
+    first = found["leases"][0]
+    assert (first["held"], bool(first["holder"])) == (True, True)
+    assert stage.told("leases", "release", first["name"], status=Exit.MISUSED)
+    assert stage.told("leases", "release", "relayer:none", "--yes", status=Exit.MISUSED)
+    (released,) = stage.told("leases", "release", first["name"], "--yes")
+    assert int(released["epoch"]) > int(first["epoch"])
 
 
 @tries("executors list", "executors pause", "executors resume")

@@ -211,13 +211,30 @@ def test_an_option_that_is_not_there_and_a_payment_that_is_over_are_told(link, p
     assert pay(made)[0] == 6
 
 
+def test_key_comes_from_a_file_and_one_on_the_command_line_is_hinted_at(up, forks, tmp_path):
+    key = up.env["FLORIN_PARTNER_KEY"]
+    file = tmp_path / "key"
+    file.write_text(key + "\n")
+    here = {"FLORIN_MERCHANT_ID": up.env["FLORIN_MERCHANT_ID"]}
+    listing = ("payments", "list", "--server", up.env["FLORIN_GRPC_TARGET"], "--api-key")
+    done = forks(*listing, f"@{file}", home=tmp_path / "none", **here)
+    assert (done.status, done.err) == (0, "")
+    done = forks(*listing, key, home=tmp_path / "none", **here)
+    assert done.status == 0
+    assert "--api-key @FILE" in done.err
+    assert key not in done.err
+    done = forks(*listing, f"@{tmp_path}/missing", home=tmp_path / "none", **here)
+    assert (done.status, "cannot be read" in done.err) == (2, True)
+
+
 def test_people_read_every_step(link, up, forks):
     done = forks("pay", link("12.50 EUR"), home=up.home.path)
     assert (done.status, done.err) == (0, "")
-    asks, option, approves, signs, sent, *_, last = done.out.splitlines()
+    asks, option, approves, signs, fees, sent, *_, last = done.out.splitlines()
     assert asks == "Corner Café asks for 12.50 EUR, test data"
     assert option.startswith("  1  12.50 tEUR on Florin Devnet, about ")
-    assert approves.startswith(f"eth_sendTransaction  lets {DEVNET.permit2} take 12500000 of ")
-    assert signs.startswith(f"eth_signTypedData_v4  lets {DEVNET.settler} take 12500000 of ")
+    assert approves.startswith(f"eth_sendTransaction  lets {DEVNET.permit2} take 12.50 tEUR, ")
+    assert signs.startswith(f"eth_signTypedData_v4  lets {DEVNET.settler} take 12.50 tEUR ")
+    assert fees == "fees  at most 0.01 of the chain's coin"
     assert sent.startswith("sent  transaction 0x")
     assert last.startswith("succeeded  version 2  transaction 0x")

@@ -42,10 +42,21 @@ async def client_with_asyncio(walk: Walk, block: Block) -> None:
 
 
 @step("docs/clients.md", "Python", 3)
+async def client_that_refunds_parts(walk: Walk, block: Block) -> None:
+    assert await script(walk, block) == [
+        "500 REFUND_STATUS_SUCCEEDED a broken cup",
+        "75 REFUND_STATUS_SUCCEEDED too late",
+        "left: 675",
+        "already_refunded 6750000",
+    ]
+
+
+@step("docs/clients.md", "Python", 4)
 async def client_that_is_refused(walk: Walk, block: Block) -> None:
+    form = 'must be a whole number of minor units as a string: "1250" for 12.50 USD'
     assert await script(walk, block) == [
         "payment_not_found 404",
-        "params_validation [('amount.value', 'has the wrong form')]",
+        f"params_validation [('amount.value', {form!r})]",
     ]
 
 

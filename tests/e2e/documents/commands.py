@@ -27,6 +27,16 @@ async def from_order_to_refund(walk: Walk, block: Block) -> None:
     assert re.search(r"^succeeded  12.50 tUSD  0x", said.splitlines()[-1])
 
 
+@step(LINE, "A payment, from order to refund", 1)
+async def refunds_of_parts(walk: Walk, block: Block) -> None:
+    said = await walk.shell.run(block.text)
+    assert re.search(r"^succeeded  5.00 tUSD  0x", said, re.MULTILINE)
+    assert re.search(r"^succeeded  0.75 tUSD  0x", said, re.MULTILINE)
+    shown = said.rpartition("Payment ")[2]
+    assert re.search(r"^Left to refund +6.75 tUSD$", shown, re.MULTILINE)
+    assert shown.count("a broken cup") == 1
+
+
 @step(LINE, "Keys that may do less", 0)
 async def keys_that_may_do_less(walk: Walk, block: Block) -> None:
     said = await walk.shell.run(block.text)
@@ -36,6 +46,17 @@ async def keys_that_may_do_less(walk: Walk, block: Block) -> None:
     assert re.search(rf"^{key_id} .* read +- +Dashboard$", said, re.MULTILINE)
     assert await walk.shell.value("FLORIN_MERCHANT_ID") in said
     assert await walk.shell.value("FLORIN_MERCHANT_DESTINATION") in said
+
+
+@step(LINE, "Leases", 0)
+async def leases(walk: Walk, block: Block) -> None:
+    heading, *held = (await walk.shell.run(block.text)).splitlines()
+    assert heading.split()[0] == "Lease"
+    # keys of chains that were there before have leases that nobody holds
+    pattern = r"relayer:\S+ +held +\S+Z +\d+ s ago +\d+ +\S+:[0-9a-f]{16}$"
+    assert any(re.match(pattern, line) for line in held), held
+    for line in held:
+        assert re.match(r"relayer:\S+ +(held|lapsed|free) ", line), line
 
 
 @step(LINE, "For scripts", 0)

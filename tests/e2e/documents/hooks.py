@@ -39,15 +39,15 @@ async def listed_and_deleted(walk: Walk, block: Block) -> None:
     assert endpoint_id not in await walk.shell.run("florin webhooks list")
 
 
-@step(HOOKS, "What comes", 0)
+@step(HOOKS, "Events", 0)
 async def a_body(walk: Walk, block: Block) -> None:
     """It is in the form of what an endpoint without a URL takes."""
     told = await walk.shell.run(TAKEN)
     (taken,) = json.loads(told.splitlines()[-1])["events"]
     body, shown = json.loads(taken["body"]), json.loads(block.text)
     assert body.keys() == shown.keys()
-    assert shown["data"].keys() <= body["data"].keys()
-    assert body["apiVersion"] == shown["apiVersion"]
+    assert shown["data"].keys() == body["data"].keys()
+    assert body["api_version"] == shown["api_version"]
 
 
 TAKEN = """

@@ -16,7 +16,7 @@ from florin_server.store.engine import schema
 from tests.support.documents import Block, blocks
 from tests.support.newcomer import Walk, setting_out
 
-BEFORE, NEXT = "v0020", "v0021"
+BEFORE, NEXT = "v0023", "v0024"
 
 pytestmark = [
     pytest.mark.slow,

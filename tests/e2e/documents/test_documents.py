@@ -31,9 +31,13 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 from eth_utils import keccak
+from florin.v1 import refund_pb2
 from florin_server.config import Settings
+from florin_server.config.amounts import CurrencyAmounts
 from florin_server.devnet.genesis import artifact
 from florin_server.rails.networks import chain_files
+from florin_server.rpc.server.validate import Validator
+from google.protobuf import json_format
 
 from tests.e2e.documents import clients, commands, data, hooks, receipts  # noqa: F401  (their steps)
 from tests.e2e.documents.steps import STEPS, step
@@ -43,7 +47,7 @@ from tests.support.newcomer import PATIENCE_S, Walk, setting_out, typed, until
 from tests.support.screening import sdn
 from tests.support.until import until as so
 
-REAL_CHAIN = ("https://base.node.example/KEY", "/run/secrets/florin-keystores")
+REAL_CHAIN = ("@base-node.url", "/run/secrets/florin-keystores")
 SHOWN = {"text", "mermaid"}
 ELSEWHERE = "CONTRIBUTING.md"  # has a test of its own: it changes the clone
 LISTED, OTHER = "0x" + "bb" * 20, "0x" + "cc" * 20
@@ -211,6 +215,7 @@ async def days_of_payments(walk: Walk, block: Block) -> None:
 @step("docs/prices.md", "Sources", 0)
 @step("docs/nodes-and-relayers.md", "Nodes", 0)
 @step("docs/nodes-and-relayers.md", "Relayers", 0)
+@step("docs/nodes-and-relayers.md", "Relayers", 1)
 @step("docs/buyer-data.md", "", 0)
 @step("docs/real-chains.md", "Write one by hand", 0)
 @step("docs/deployment.md", "TLS", 0)
@@ -238,6 +243,14 @@ async def fragment(walk: Walk, block: Block) -> None:
         own_file(text, name, kind, chain)
 
 
+@step("docs/prices.md", "Bounds and fees in a currency", 0)
+async def bounds_in_currencies(walk: Walk, block: Block) -> None:
+    (whole,) = [one.text for one in blocks() if "chain_id = 8453" in one.text]
+    settings = loaded(walk.folder.parent / "settings-of-bounds", put_into(whole, block.text))
+    assert settings.amount_min == CurrencyAmounts({"USD": 50})
+    assert settings.fee_fixed == CurrencyAmounts({"USD": 30, "EUR": 25})
+
+
 def loaded(folder: Path, text: str) -> Settings:
     """As a Florin that is started there has them."""
     folder.mkdir()
@@ -257,7 +270,7 @@ def own_file(text: str, name: str, kind: str, chain: Any) -> None:
     more = re.findall(rf"^\[\[{name}\..*?(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL)
     own = "".join([lines, *(one for one in more if one not in lines)])
     own = own.replace(f"[[{name}]]", f"[{kind}]").replace(f"[[{name}.", f"[[{kind}.")
-    read = chain_files.parse(own, Path("some.toml"), Path("/"))
+    read = chain_files.parse(own.encode(), Path("some.toml"), Path("/"))
     assert read.model_dump(exclude={"name"}) == chain.model_dump(exclude={"name"})
 
 
@@ -329,6 +342,15 @@ async def refund(walk: Walk, block: Block) -> None:
 
     told = await so(over, patience_s=PATIENCE_S)
     assert (told["status"], told["txId"][:2]) == ("succeeded", "0x")
+
+
+@step("docs/payouts.md", "Refunds", 1)
+async def refund_request(walk: Walk, block: Block) -> None:
+    """The body of a request for a part, as far as anything but its payment decides."""
+    body = json_format.ParseDict(json.loads(block.text), refund_pb2.CreateRefundRequest())
+    body.payment_id = "pay_" + "0" * 24
+    Validator(body.DESCRIPTOR)(body)
+    assert (body.amount.unit, body.amount.value, body.reason != "") == ("iso4217/USD", "500", True)
 
 
 @step("docs/payouts.md", "Payouts", 0)
@@ -412,8 +434,15 @@ async def backup(walk: Walk, block: Block) -> None:
     assert "✓ store opens: SQLite " in out
     assert "✓ ledger balances\n" in out
     assert re.findall("^✗ ([a-z_: ]+): ", out, re.MULTILINE) == [
-        "installation: screening_lists_stale"
+        "installation: screening_lists_old"
     ]
+
+
+@step("docs/alarms.md", "FlorinStandsStill", 0)
+async def set_aside(walk: Walk, block: Block) -> None:
+    """Nothing that the documents did was set aside: there is a heading, and nothing to retry."""
+    (heading,) = (await walk.shell.run(block.text)).splitlines()
+    assert heading.split()[:2] == ["Item", "id"]
 
 
 @step("docs/deployment.md", "Alarms", 0)

@@ -7,20 +7,25 @@ import json
 import shutil
 import stat
 import tomllib
+from functools import partial
 
 import pytest
 from eth_account import Account
 from florin_server.boot.chains.setup import opener_contract, settlement_contract
 from florin_server.cli.main import app
-from florin_server.devnet.genesis import artifact
+from florin_server.devnet.evm.token_fees import TokenFees
+from florin_server.devnet.genesis import DEVNET, artifact
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.caip import checksum_address
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
-from florin_server.rails.evm.setup.deployment import DEPLOYER, DEPLOYER_CODE
+from florin_server.rails.evm.gas_money import FEE_MANAGER
+from florin_server.rails.evm.known_contracts import DEPLOYER
+from florin_server.rails.evm.setup.deployment import DEPLOYER_CODE
 from florin_server.rails.networks import chain_files
 from typer.testing import CliRunner
 
 from tests.support import foreign
+from tests.support.anvil_node import by_faucet
 from tests.support.api import RestApi
 from tests.support.command import Ended, Forks
 from tests.support.solana import SolanaWallet
@@ -120,8 +125,12 @@ async def gets_its_contracts(run, chain: foreign.Foreign, chain_id: int, relayer
 # the whole way
 
 
+# on a network that is known a payment is final after the network's seconds of blocks
+BLOCKS = partial(foreign.embedded, block_interval_s=0.5)
+
+
 @pytest.mark.parametrize(
-    ("opened", "chain_id"), [(foreign.embedded, 84532), (foreign.on_anvil, 424242)]
+    ("opened", "chain_id"), [(BLOCKS, 84532), (foreign.on_anvil, 424242)], ids=["embedded", "anvil"]
 )
 async def test_a_chain_is_added_gets_its_contract_and_takes_money(
     opened, chain_id, run, home, session, forks
@@ -152,6 +161,7 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
             f"eip155:{chain_id}",
             "test",
             "1 wrong",
+            "-",
             "tUSD",
             relayer,
             "Far Away",
@@ -188,7 +198,7 @@ async def test_a_solana_cluster_is_added_and_takes_money(run, home, session, for
         token = SOLNET.tokens[0]
         treasury = SolanaWallet()
         added = await run(
-            *("add", "--rpc-url", f"http://127.0.0.1:{await chain.serve_http('127.0.0.1', 0)}"),
+            *("add", "--rpc-url", f"http://127.0.0.1:{await chain.serve_http()}"),
             *("--treasury", treasury.address, "--yes", "--new-relayer", "--poll-ms", "50"),
             *("--chain", SOLNET.chain_id, "--name", "Own Cluster"),
             *("--token", f"{token.address}:USD:tUSD", "--coin"),
@@ -278,6 +288,57 @@ async def test_a_node_that_is_none_or_serves_something_else_is_refused(run, home
         sentence = await told(unknown.url)
         assert "which is no registered network: say --chain eip155:424242" in sentence
     assert not (home / "chains").exists()
+
+
+async def test_unsupported_network_is_refused_with_the_reason(run):
+    async with foreign.embedded(5042) as chain:
+        told = refused(await run(*wanted(chain, "--chain", "eip155:5042", "--name", "Arc")))
+    assert "Arc (eip155:5042) is not supported: it charges fees in the very balance" in told
+
+
+async def test_live_chain_without_a_finality_rule_is_named_by_add_and_doctor(run, home, forks):
+    async with foreign.embedded(424242) as chain:
+        words = ("--chain", "eip155:424242", "--name", "Own", "--live", "--new-relayer")
+        added = await run(*wanted(chain, *words, "--token", f"{chain.token}:USD"))
+        told = "Own: 12 blocks alone make a payment final"
+        assert told in added.err, added
+        doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+        assert f"! {told}" in doctor.out
+        path = home / "chains" / "own.toml"
+        path.write_text(path.read_text() + "final_after_s = 60\n")
+        doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+        assert told not in doctor.out
+
+
+async def test_tempo_is_added_deployed_to_and_its_keys_choose_the_fee_token(run, home):
+    path_usd = "0x20c0000000000000000000000000000000000000"
+    code = {path_usd: artifact("TestDollar").runtime}
+    fees = TokenFees(path_usd, slot=2, manager=FEE_MANAGER)
+    async with foreign.embedded(42431, code, fees=fees) as chain:
+        assert "has no coin" in refused(await run(*wanted(chain, "--coin", "--new-relayer")))
+        added = await run(*wanted(chain, "--token", "pathUSD"))
+        assert added.status == 0, added
+        relayer = relayer_of(added)
+        assert f"some of the fee token {path_usd} for gas" in added.err
+        assert "has too little of the fee token" in added.err
+        poor = refused(await run("deploy", "tempo-moderato", "--yes"))
+        assert f"has nothing of the fee token {path_usd}" in poor
+        data = bytes.fromhex(f"a9059cbb{relayer[2:].lower().rjust(64, '0')}{10**9:064x}")
+        nonce = int(await chain.ask("eth_getTransactionCount", DEVNET.faucet, "latest"), 16)
+        raw = by_faucet(nonce, chainId=42431, to=bytes.fromhex(path_usd[2:]), data=data)
+        await chain.ask("eth_sendRawTransaction", "0x" + raw.hex())
+        done = await run("deploy", "tempo-moderato", "--yes")
+        assert (done.status, done.out) == (0, SETTLER + "\n"), done
+        assert f"of the fee token {path_usd} (" in done.err
+        assert f"Have {checksum_address(relayer)} pay fees in {path_usd}: at most 0." in done.err
+        call = {
+            "to": FEE_MANAGER,
+            "data": "0x" + bytes(4).hex() + relayer[2:].lower().rjust(64, "0"),
+        }
+        assert (await chain.ask("eth_call", call, "latest")).endswith(path_usd[2:])
+        count = await chain.ask("eth_getTransactionCount", relayer, "latest")
+        assert (await run("deploy", "tempo-moderato", "--yes")).status == 0
+        assert await chain.ask("eth_getTransactionCount", relayer, "latest") == count == "0x2"
 
 
 async def test_a_chain_is_there_once(run, base):

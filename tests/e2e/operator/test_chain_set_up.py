@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import tomllib
 
 import pytest
 from eth_account import Account
 from florin_server.boot.chains.keys import open_keystore
 from florin_server.boot.chains.setup import opener_contract, settlement_contract
+from florin_server.boot.home import Home
 from florin_server.devnet.genesis import artifact
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.caip import checksum_address
+from florin_server.domain.settlement.pace import ChainPace
+from florin_server.domain.settlement.settle_times import SettleTimes
 from florin_server.rails.networks import chain_files
+from florin_server.store.engine.opening import open_store
+from florin_server.store.operator import observed
 from solders.keypair import Keypair
 
 from tests.support import foreign
@@ -109,7 +115,7 @@ async def test_a_treasurys_key_comes_from_a_file_in_hex(run, home, chain, tmp_pa
 async def test_a_treasury_on_solana_gets_its_key_too(run, home):
     cluster = await SolanaDevChain.open(None, SolanaDevSettings(finalized_slots=1))
     try:
-        url = f"http://127.0.0.1:{await cluster.serve_http('127.0.0.1', 0)}"
+        url = f"http://127.0.0.1:{await cluster.serve_http()}"
         words = ("chain", "add", "--rpc-url", url, "--chain", SOLNET.chain_id, "--name", "Own")
         token = SOLNET.tokens[0]
         more = ("--token", f"{token.address}:USD:tUSD", "--coin", "--new-relayer", "--yes")
@@ -311,3 +317,21 @@ async def test_assets_are_told_by_their_ids(run, home, chain):
         [f"{CHAIN}/erc20:{FACTORY.lower()}", "X", "no"],
         [coin, "ETH", "yes"],
     ]
+
+
+async def test_pace_that_was_kept_is_listed_and_in_what_the_doctor_says(run, home, chain):
+    await run(*add(chain, "--new-relayer", "--treasury", TREASURY))
+    (row,) = json.loads((await run("chain", "list", "--json")).out)["chains"]
+    assert row["pace"] == "-"
+    store = await open_store(Home(home).database)
+    pace, times = ChainPace(0.2, 2.0, at_us=1), SettleTimes()
+    for n in range(5):
+        times = times.add(10.4, f"payer {n}", f"merchant {n}")
+    await store.write(observed.keep(CHAIN, pace, times))
+    await store.close()
+    (row,) = json.loads((await run("chain", "list", "--json")).out)["chains"]
+    assert row["pace"] == "0.2 s"
+    told = (
+        f"{CHAIN}: a block every 0.2 s, usually 2 s; half of its payments are final within 10.4 s"
+    )
+    assert told in (await run("doctor")).out

@@ -8,7 +8,9 @@ import aiohttp
 import grpc
 import pytest
 from florin_server.boot.service import Service
+from florin_server.cli.service import up
 from florin_server.clock import TestClock
+from florin_server.flows.accounts import demo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.desk import START_S
@@ -56,3 +58,40 @@ async def test_health_tells_the_end_before_anything_ends(tmp_path):
     with pytest.raises(aiohttp.ClientConnectionError):
         async with aiohttp.ClientSession() as session:
             await session.get(f"{service.http_url}/healthz")
+
+
+@pytest.mark.asyncio
+async def test_up_is_not_ready_before_its_files_are_there(tmp_path, monkeypatch):
+    """Scripts wait for `/readyz`, then read demo.env."""
+    seen: list[tuple[int, int]] = []
+    services: list[Service] = []
+    start, store = Service.start, demo.store
+
+    async def noted_start(*args, **kwargs):
+        services.append(await start(*args, **kwargs))
+        return services[-1]
+
+    async def look() -> None:
+        (service,) = services
+        async with (
+            aiohttp.ClientSession(service.http_url) as session,
+            session.get("/readyz") as answer,
+            grpc.aio.insecure_channel(service.grpc.target) as channel,
+        ):
+            check = health_pb2_grpc.HealthStub(channel).Check
+            seen.append((answer.status, (await check(health_pb2.HealthCheckRequest())).status))
+
+    async def looked_at(app, made):
+        assert not services[0].home.demo_env.exists()
+        await look()
+        await store(app, made)
+
+    async def beside(env):
+        assert env == services[0].home.read_demo_env()
+        assert services[0].home.addresses()
+        await look()
+
+    monkeypatch.setattr(Service, "start", noted_start)
+    monkeypatch.setattr(demo, "store", looked_at)
+    await up.run_service(settings(tmp_path), None, beside)
+    assert seen == [(503, NOT_SERVING), (200, SERVING)]

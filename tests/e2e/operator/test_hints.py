@@ -21,7 +21,7 @@ from florin_server.store.accounts import keys as key_store
 from florin_server.store.engine.opening import open_store
 
 from tests.support import postgres
-from tests.support.desk import ORDER
+from tests.support.desk import CREATE, ORDER
 from tests.support.own_chain import CHAIN
 from tests.support.pair import Pair, paired
 from tests.support.service import held
@@ -184,6 +184,20 @@ async def test_a_key_that_is_revoked_here_is_refused_there(two):
     assert await knock(two, tenant.secret, tenant.merchant.id) == ADMITTED
     await keys.revoke(two.desk.service.app, tenant.key_id)
     await until(lambda: knock(two, tenant.secret, tenant.merchant.id), REVOKED)
+
+
+async def test_silent_stream_of_a_key_that_is_revoked_here_ends_there(two):
+    tenant = await two.desk.tenant()
+    answer = await two.desk.ask("POST", CREATE, tenant.headers, ORDER)
+    url = f"{two.other.http_url}/v1/payments/{answer.body['paymentId']}/events"
+    async with two.desk.session.get(url, headers=tenant.headers) as stream:
+        assert stream.status == 200
+        await stream.content.readuntil(b"data:")
+        await keys.revoke(two.desk.service.app, tenant.key_id)
+        async with asyncio.timeout(PATIENCE_S):
+            assert b"data:" not in await stream.content.read()
+    async with two.desk.session.get(url, headers=tenant.headers) as again:
+        assert again.status == 401
 
 
 async def test_what_no_service_changed_is_found_in_half_a_second(silent):

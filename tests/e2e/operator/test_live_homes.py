@@ -93,6 +93,12 @@ async def test_they_are_on_where_they_are_asked_for_or_nothing_is_live(
         await service.stop()
     told = forks("doctor", home=home, FLORIN_DEMO="true").out
     assert "✓ embedded chains and test accounts are on\n" in told
+    # of the sandbox; pounds are enabled, and nothing there has a price in them
+    said = "test payments can be asked for in USD, EUR"
+    assert f"✓ {said}\n" in told
+    assert f"! {said}; nothing can be paid in GBP: " in " ".join(told.split())
+    # a chain without tokens and rates
+    assert ("live payments can be asked for in no currency\n" in told) is (chain is BASE)
 
 
 @pytest.mark.parametrize(
@@ -127,11 +133,14 @@ async def test_the_doctor_tells_where_links_of_live_payments_lead(tmp_path, fork
     doctor = forks(
         "doctor",
         home=home,
-        FLORIN_PAY_URL="https://pay.example/",
+        FLORIN_PAY_URL="https://pay.invalid/",
         FLORIN_TRUSTED_PROXIES='["127.0.0.1/32"]',
     )
     assert alone not in doctor.out
-    assert "✓ payment links begin with https://pay.example\n" in doctor.out
+    # nobody answers there, whether Florin runs here or not
+    stopped = "✗ payment links begin with https://pay.invalid: the name pay.invalid is not found"
+    assert stopped in doctor.out
+    assert doctor.status == 1
     async with running(home, solana=EmbeddedSolana(), pay_url="https://pay.invalid") as service:
         addresses = {"http": service.http_url, "operator": service.grpc.operator_target}
         with service.home.announced(addresses):

@@ -271,8 +271,22 @@ def test_payouts_are_begun_listed_and_refused(forks, stopped):
     uvloop.run(owe())
     head, *none = ask("payouts", "list")
     assert (head.split("  ")[0], none) == ("Payout id", [])
-    (part,) = ask("payouts", "create", merchant_id, asset, "--amount=30")
-    (rest,) = ask("payouts", "create", merchant_id, asset)
+    create = ("payouts", "create", merchant_id, asset)
+    # where nobody can be asked and nobody said so, nothing is sent
+    done = forks(*create, "--amount=30", home=stopped)
+    assert done.status == 2
+    assert "Sends        30 minor units" in done.err
+    assert "Owed         100 minor units" in done.err
+    assert f"Receiver     {place}" in done.err
+    assert "Network fee  on top, paid by" in done.err
+    assert list(rows(ask("payouts", "list"))) == ["Payout id"]
+    done = forks(*create, "--amount=101", "--yes", home=stopped)
+    assert (done.status, "can be paid 100 minor units now" in told(done)) == (1, True)
+    # no chain is here that knows its symbol
+    done = forks(*create, "--amount=1.5 USDC", "--yes", home=stopped)
+    assert (done.status, "give minor units" in told(done)) == (2, True)
+    (part,) = ask(*create, "--amount=30", "--yes")
+    (rest,) = ask(*create, "--yes")
     listed = rows(ask("payouts", "list"))
     assert re.fullmatch(r"pout_\w{17}", part)
     assert [listed[one][0:2] for one in (part, rest)] == [["balance", "waiting"]] * 2
@@ -280,15 +294,15 @@ def test_payouts_are_begun_listed_and_refused(forks, stopped):
         ["30", asset, place, "-"],
         ["70", asset, place, "-"],
     ]
-    done = forks("payouts", "create", merchant_id, asset, home=stopped)
+    done = forks(*create, "--yes", home=stopped)
     assert done.status == 1
     assert "the merchant can be paid 0 minor units now" in told(done)
     assert ask("payouts", "refuse", rest) == [f"{rest} is refused."]
     assert list(rows(ask("payouts", "list")))[1:] == [part]
     assert rows(ask("payouts", "list", "--all"))[rest][1] == "refused"
-    assert ask("payouts", "create", merchant_id, asset, "--amount=70") != [rest]
+    assert ask(*create, "--amount=70", "--yes") != [rest]
     for amount in ("0", "-1", "1.5", "many"):
-        done = forks("payouts", "create", merchant_id, asset, f"--amount={amount}", home=stopped)
+        done = forks(*create, f"--amount={amount}", "--yes", home=stopped)
         assert done.status == 2
     done = forks("payouts", "refuse", "pout_unknown", home=stopped)
     assert told(done) == "Not done: Payout not found (invalid_params)"

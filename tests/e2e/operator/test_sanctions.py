@@ -213,7 +213,7 @@ async def strict(tmp_path_factory):
     wanted = EvmDevSettings(chain_id=CHAIN_ID, block_interval_s=0)
     chain = await EvmDevChain.open(folder / "chain", wanted)
     try:
-        port = await chain.serve_http("127.0.0.1", 0)
+        port = await chain.serve_http()
         live = own_chain(f"http://127.0.0.1:{port}", name="Live", live=True)
         more = {"chains": (live,), "demo": True, "screening_required": True}
         async with opened(folder / "home", **more) as desk:
@@ -231,6 +231,8 @@ async def test_live_payments_wait_for_a_list_that_is_young_enough(strict, caplog
     # whoever has no coin for gas cannot try a settlement either
     (relayer,) = desk.service.app.rails[CHAIN].senders
     await chain.call("florin_faucet", {"accounts": [relayer], "tokens": []})
+    # coin that came after the start is looked for soon
+    desk.clock.advance(31)
     order = {**ORDER, "expiresAt": desk.now + 3 * DAY_S}
     made = await desk.ask("POST", "/v1/payments", tenant.headers, order)
     assert (made.status, made.body["live"]) == (201, True)

@@ -87,7 +87,7 @@ def test_lists_are_imported_listed_checked_replaced_and_removed(request, home, f
     # the doctor knows how old it is
     done = forks("doctor", home=home)
     assert done.status == 1
-    subject = r"installation: screening_lists_stale( since [\d-]+ [\d:]+ UTC)?"
+    subject = r"installation: screening_lists_old( since [\d-]+ [\d:]+ UTC)?"
     assert re.search(rf"✗ {subject}: screening list sdn is \d{{3,}} days old", done.out)
 
     plain = file(f"# mine\n{second.address}\n", "sdn.txt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 
 import aiohttp
@@ -96,6 +97,16 @@ async def test_what_cannot_work_is_told_in_one_sentence(installation, changes, s
     done = await asyncio.to_thread(florin, "serve", "--workers", "2", home=installation.home, **env)
     assert done.status == 1
     assert said in told(done)
+
+
+async def test_why_a_service_does_not_start_is_json_where_the_log_is(installation):
+    env = {**installation.env, "FLORIN_STORE": "postgresql://nobody@127.0.0.1:1/none"}
+    env |= {"FLORIN_LOG_FORMAT": "json"}
+    for command in (["serve", "--workers", "2"], ["serve"]):
+        done = await asyncio.to_thread(florin, *command, home=installation.home, **env)
+        assert done.status == 1
+        told = [json.loads(line) for line in done.err.splitlines()]
+        assert any("Florin does not start" in one["message"] for one in told)
 
 
 async def test_a_port_that_is_taken_is_told_whoever_has_it(installation):

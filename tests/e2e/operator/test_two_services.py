@@ -44,7 +44,7 @@ async def test_who_signs_out_at_one_is_out_at_the_other_too(two):
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as bare:
         here, there = (Person(bare, one.http_url) for one in (two.desk.service, two.other))
         await here.sign_in(tenant.secret)
-        there.cookie = here.cookie
+        there.cookie, there.host = here.cookie, here.host
         assert (await there.get("/console")).status == 200
         await here.fill("/console", "/console/logout")
         out = await there.get("/console")

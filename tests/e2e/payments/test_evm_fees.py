@@ -20,6 +20,8 @@ ETHER = f"{CHAIN}/slip44:60"
 MERCHANT = "0x" + "5a" * 20
 PRICE = 12_500_000  # 12.50 in a token of six decimals
 WEI = 5 * 10**15  # 12.50 at 2500.00
+MILLIONTHS = 7  # of a dollar, a euro or a pound
+WEI_OF_MILLIONTHS = 2_800_000_000
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -39,7 +41,7 @@ pytestmark = [
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def desk(tmp_path_factory, evm):
     home = tmp_path_factory.mktemp("fees") / "home"
-    fees = {"fee_fixed": 7, "fee_basis_points": 100}
+    fees = {"fee_fixed": MILLIONTHS, "fee_basis_points": 100}
     async with opened(home, evm=evm, rates={ETHER: {"GBP": "2500.00"}}, **fees) as desk:
         yield desk
 
@@ -87,6 +89,11 @@ async def till(desk, asset) -> Till:
     return Till(desk, await desk.tenant(), asset)
 
 
+def fee_of(asset: str, price: int) -> int:
+    """The fixed fee, which is the same value in every asset, and the share."""
+    return (WEI_OF_MILLIONTHS if asset == ETHER else MILLIONTHS) + price // 100
+
+
 async def test_a_fee_goes_to_the_operator_in_the_same_transaction(till, currency, asset, price):
     merchant_id = till.tenant.merchant.id
     place = Destination(f"crypto_{merchant_id}", merchant_id, asset, f"{CHAIN}:{MERCHANT}")
@@ -98,7 +105,7 @@ async def test_a_fee_goes_to_the_operator_in_the_same_transaction(till, currency
         await till.booked("income:fee"),
     )
     await till.pay(currency)
-    fee = 7 + price // 100
+    fee = fee_of(asset, price)
     assert await till.held(MERCHANT) == paid + price - fee
     assert await till.held(treasury) == earned + fee
     assert await till.booked("income:fee") == booked - fee
@@ -108,4 +115,4 @@ async def test_the_treasury_holds_what_has_no_other_destination(till, currency, 
     held = await till.held(till.treasury)
     await till.pay(currency)
     assert await till.held(till.treasury) == held + price
-    assert await till.booked(f"merchant:{till.tenant.merchant.id}") == 7 + price // 100 - price
+    assert await till.booked(f"merchant:{till.tenant.merchant.id}") == fee_of(asset, price) - price

@@ -13,6 +13,8 @@ from florin_server.rails.connection.connection import Connection
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.types import RailUnavailable, Shortage
+from florin_server.workers.settlement.settle import ChainSettler
 
 from tests.support.desk import ORDER, opened
 from tests.support.installation import operator_of
@@ -41,6 +43,10 @@ async def own(tmp_path_factory):
                 relayer = Signer(desk.service.secrets.relayer_key).address
                 purse = {"accounts": [relayer], "nativeWei": hex(10**20), "tokenUnits": "0x0"}
                 await control.call("florin_faucet", purse)
+                # it looked before there was coin
+                desk.clock.advance(31)
+                state = desk.service.app.chains[CHAIN]
+                await until(lambda: state.funds_read_at_us and not state.unfunded)
                 yield desk, (first, second), control
     finally:
         await chain.close()
@@ -105,6 +111,110 @@ async def test_a_chain_that_stalls_is_told_and_not_offered_until_it_goes_on(own,
         assert await stalled() == (condition_pb2.CONDITION_STATE_CRITICAL, told)
     assert await options() == offered
     assert await stalled() == (condition_pb2.CONDITION_STATE_OK, "")
+
+
+async def test_chain_whose_settlement_fails_for_minutes_is_not_offered_until_it_works(
+    own, monkeypatch
+):
+    desk, _, control = own
+    wallet, app, made = await ordered(desk, control)
+
+    async def options() -> list[str]:
+        path = f"/v1/gateway/payment/{made}/options"
+        answer = await desk.ask("POST", path, app, {"accounts": [wallet.account]})
+        assert answer.status == 200
+        return [one["id"] for one in answer.body["options"]]
+
+    async def reason() -> str:
+        found = {one.name: one for one in (await status_of(desk)).conditions}
+        return str(found["settlement_failing"].reason)
+
+    async def fail_with(patched, error: Exception, told: str) -> None:
+        async def turn(_: ChainSettler) -> None:
+            raise error
+
+        async def seen() -> bool:
+            await control.call("evm_mine")
+            return told in await reason()
+
+        patched.setattr(ChainSettler, "_turn", turn)
+        await until(seen)
+
+    assert await options()
+    with monkeypatch.context() as patched:
+        # what one item of one payer fails with keeps nobody from paying
+        await fail_with(patched, ValueError("an item"), "an item")
+        desk.clock.advance(200)
+        assert await options()
+        await fail_with(patched, RailUnavailable("no receipts"), "no receipts")
+        assert await options()
+        desk.clock.advance(200)
+        assert await options() == []
+        assert "failed for 3 min; not offered until it works" in await reason()
+
+    async def works() -> bool:
+        await control.call("evm_mine")
+        return bool(await options())
+
+    await until(works)
+    assert await reason() == ""
+
+
+async def test_server_clock_behind_all_chains_is_reported(own, monkeypatch):
+    desk, _, _ = own
+
+    async def reason() -> str:
+        async with operator_of(desk.service) as operator:
+            status = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
+        return {one.name: one.reason for one in status.conditions}["clock_wrong"]
+
+    assert await reason() == ""
+    late_us = desk.clock.now_us() - 2 * 10**15
+    monkeypatch.setattr(type(desk.clock), "now_us", lambda _: late_us)
+    assert "behind the newest blocks" in await reason()
+
+
+async def test_chain_without_coin_is_not_offered_and_pages_until_there_is_some(own, monkeypatch):
+    desk, _, control = own
+    wallet, app, made = await ordered(desk, control)
+    relayer = Signer(desk.service.secrets.relayer_key).address
+    rail, state = desk.service.app.rails[CHAIN], desk.service.app.chains[CHAIN]
+    shortages = rail.relay.shortages
+    held: list[Shortage] = []
+
+    async def counted() -> tuple[Shortage, ...]:
+        return tuple(held) or await shortages()
+
+    async def options() -> list[str]:
+        path = f"/v1/gateway/payment/{made}/options"
+        answer = await desk.ask("POST", path, app, {"accounts": [wallet.account]})
+        assert answer.status == 200
+        return [one["id"] for one in answer.body["options"]]
+
+    async def conditions() -> dict[str, condition_pb2.Condition]:
+        return {one.name: one for one in (await status_of(desk)).conditions}
+
+    async def offered(*, wanted: bool) -> bool:
+        # the settler looks every few seconds
+        desk.clock.advance(31)
+        await control.call("evm_mine")
+        return bool(await options()) is wanted
+
+    monkeypatch.setattr(rail.relay, "shortages", counted)
+    # little coin is a warning, and keeps nobody from paying
+    held[:] = [Shortage(f"{relayer} has too little coin", is_empty=False)]
+    await until(lambda: state.shortages == tuple(held) or offered(wanted=False))
+    assert await options()
+    assert (await conditions())["relayer_empty"].state == condition_pb2.CONDITION_STATE_OK
+    held[:] = [Shortage(f"{relayer} has no coin", is_empty=True)]
+    await until(lambda: offered(wanted=False))
+    found = (await conditions())["relayer_empty"]
+    assert found.state == condition_pb2.CONDITION_STATE_CRITICAL
+    assert found.reason == f"{relayer} has no coin; not offered until there is coin"
+    assert (await conditions())["relayer_funds_low"].state == condition_pb2.CONDITION_STATE_OK
+    held.clear()
+    await until(lambda: offered(wanted=True))
+    assert (await conditions())["relayer_empty"].state == condition_pb2.CONDITION_STATE_OK
 
 
 async def test_a_payment_ends_when_two_nodes_tell_so_and_not_before(own, monkeypatch):

@@ -17,8 +17,8 @@ from florin_server.devnet.solana import SOLNET
 from florin_server.domain.caip import checksum_address
 from florin_server.domain.payments.payment import Destination
 from florin_server.domain.payouts.payout import Payout, PayoutKind
+from florin_server.rails.evm.known_contracts import DEPLOYER
 from florin_server.rails.evm.settings import MULTICALL3
-from florin_server.rails.evm.setup.deployment import DEPLOYER
 from florin_server.store.accounts import destinations
 from florin_server.store.payouts import payouts
 

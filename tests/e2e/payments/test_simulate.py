@@ -133,7 +133,10 @@ async def test_a_price_in_the_unit_that_was_asked_for(desk, side, unit):
     """No asset pays pounds here; a token asked for by name is that token."""
     if unit == "caip19":
         unit = f"caip19/{desk.env['FLORIN_EVM_ASSET']}"
-    order = {"amount": {"unit": unit, "value": "777"}}
+    # a currency that nothing pays is taken with an outcome only
+    order = {"amount": {"unit": unit, "value": "777"}, "referenceId": "florin_test:stall"}
+    if unit.startswith("caip19"):
+        del order["referenceId"]
     payment_id = (await side.create(order))["paymentId"]
     amount = (await side.simulate(payment_id, "succeeded"))["info"]["optionAmount"]
     assert (amount["unit"], amount["value"]) == (unit, "777")

@@ -132,7 +132,7 @@ async def test_what_does_not_pay_is_refused_and_leaves_the_payment_payable(desk,
     inner = bytes.fromhex(wallet.smart.sign(asked)[2:])
     own, good = wallet.smart, wallet.smart.wrap(asked)
     for output, reason in (
-        (wrapped(DEVNET.settler, own.data, inner), "signature_mismatch"),
+        (wrapped(DEVNET.settler, own.data, inner), "unreadable_output"),
         (wrapped(own.factory, smart(own.owner, salt=1).data, inner), "signature_mismatch"),
         (wrapped(own.factory, b"\xff" * 100, inner), "signature_mismatch"),
         (own.owned_by(stranger).wrap(asked), "signature_mismatch"),

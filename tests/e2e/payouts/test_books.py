@@ -92,7 +92,9 @@ async def test_every_way_to_pay_and_to_pay_back_is_booked_to_the_unit(desk, shop
     for token in (0, 1):
         await sold_on_solana(desk, token)
     await exact(desk)
-    for one, payment_id in paid:
+    first, *more = paid
+    await refunded_in_parts(desk, *first)
+    for one, payment_id in more:
         await one.refund(payment_id)
     await exact(desk)
     await shop.sold(Wallet(), USD)
@@ -105,6 +107,24 @@ async def test_every_way_to_pay_and_to_pay_back_is_booked_to_the_unit(desk, shop
         await operator.ask("CreatePayout", request)
     await until(lambda: desk.chain.balance("0x" + "5b" * 20), 1_000_000)
     await exact(desk)
+
+
+async def refunded_in_parts(desk, shop, payment_id) -> None:
+    """Two parts, each in an entry of its own."""
+    headers = shop.tenant.headers
+    for value in ("500", "750"):
+        body = {"paymentId": payment_id, "amount": {"unit": "iso4217/USD", "value": value}}
+        await desk.rest.call("POST", "/v1/refunds", headers, body)
+    await desk.refunded(payment_id, headers, every=True)
+    path = f"/v1/payments/{payment_id}"
+    parts = (await desk.rest.call("GET", path, headers))["refunds"]
+    async with operator_of(desk.service) as operator:
+        request = ledger_pb2.ListEntriesRequest(payment_id=payment_id)
+        entries = (await operator.ask("ListEntries", request)).entries
+    # entries of one second stand in the order of their names, which are random
+    assert sorted(
+        (one.journal, one.tx_id, one.amount) for one in entries if one.journal.startswith("refund:")
+    ) == sorted((f"refund:{one['refundId']}", one["txId"], one["amount"]["value"]) for one in parts)
 
 
 async def test_rent_on_solana_is_booked_apart_from_fees(desk, shop):

@@ -27,7 +27,7 @@ from tests.support.wallet import Wallet
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OWN = "0x" + "5e" * 20
-WEI_FEE = 7 + WEI // 100
+WEI_FEE = 2_800_000_000 + WEI // 100  # seven millionths of a pound, and a percent
 RELEASE = held_pb2.HELD_PAYMENT_VERDICT_RELEASE
 RETURN = held_pb2.HELD_PAYMENT_VERDICT_RETURN
 KEEP = held_pb2.HELD_PAYMENT_VERDICT_KEEP

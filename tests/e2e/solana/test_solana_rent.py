@@ -18,7 +18,7 @@ from solders.keypair import Keypair
 
 from tests.support.desk import Desk, Tenant, opened
 from tests.support.solana import ASSETS, AT_ONCE, SolanaNode, SolanaWallet, exact, passing
-from tests.support.solana_accounts import opens, place, register, remembered, there
+from tests.support.solana_accounts import opens, place, queue, register, remembered, there
 from tests.support.solana_offers import Offer, refusal
 from tests.support.until import until
 
@@ -167,9 +167,13 @@ async def test_another_merchant_does_not_open_it_again_either(desk, crook):
     await crook.settle_here()
     before = await relayer(desk)
     assert await crook.offer() is None
-    await register(desk, await desk.tenant(), crook.address, ASSETS[0])
+    again = await desk.tenant()
+    await register(desk, again, crook.address, ASSETS[0])
+    await queue(desk, again, crook.address, ASSETS[0])
     later = str(Keypair().pubkey())
-    await register(desk, await desk.tenant(), later, ASSETS[0])
+    newcomer = await desk.tenant()
+    await register(desk, newcomer, later, ASSETS[0])
+    await queue(desk, newcomer, later, ASSETS[0])
     await until(lambda: there(crook.node, place(later)))
     assert not await there(crook.node, place(crook.address))
     assert before - await relayer(desk) < RENT + FEE
@@ -251,23 +255,26 @@ async def test_refunds_open_the_account_of_a_buyer_who_closes_it_once(desk, node
 
 
 async def test_a_merchant_and_a_chain_have_their_share_of_a_day(tmp_path):
-    """However an account comes to be opened: registered, moved to, or brought along."""
+    """However an account comes to be opened: queued before, or by a payment."""
     caps = {"accounts_a_day": 4, "accounts_a_merchant_day": 2}
     async with opened(tmp_path / "home", solana=AT_ONCE.model_copy(update=caps)) as desk:
         node, before = node_of(desk), await relayer(desk)
         greedy = Crook(desk, await desk.tenant())
         (settlement_id,) = await register(desk, greedy.tenant, greedy.address, ASSETS[0])
-        await until(lambda: there(node, place(greedy.address)))
         path = f"/v1/merchants/{greedy.tenant.merchant.id}/settlements/crypto/{settlement_id}"
         moved = [str(Keypair().pubkey()) for _ in range(15)]
-        for n, dest in enumerate(moved):
-            headers = {**greedy.tenant.headers, "Idempotency-Key": f"move {n}"}
-            await desk.rest.call("PUT", path, headers, {"destination": f"{CHAIN}:{dest}"})
+        await queue(desk, greedy.tenant, greedy.address, ASSETS[0])
+        await until(lambda: there(node, place(greedy.address)))
+        for dest in moved:
+            await queue(desk, greedy.tenant, dest, ASSETS[0])
 
         async def one_more() -> bool:
             return any([await there(node, place(dest)) for dest in moved])
 
         await until(one_more)
+        elsewhere = {"destination": f"{CHAIN}:{Keypair().pubkey()}"}
+        headers = {**greedy.tenant.headers, "Idempotency-Key": "move"}
+        await desk.rest.call("PUT", path, headers, elsewhere)
         # its day is over: 200, and nothing to choose from
         assert await greedy.offer() is None
         for _ in range(2):

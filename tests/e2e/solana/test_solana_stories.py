@@ -219,7 +219,7 @@ async def test_a_wallet_may_raise_the_compute_price(desk, wallet):
     offer = await offered(desk.rest, wallet)
     message = transaction_of(offer.action).message
     own = steps(message)
-    own[1] = set_compute_unit_price(2_000_000)
+    own[1] = set_compute_unit_price(100_000)
     await offer.confirm(wallet.sign(rebuilt(message, own)))
     assert (await offer.final())["status"] == "succeeded"
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 from urllib.parse import urlsplit
 
 import pytest
 from standardwebhooks import Webhook
 
 from tests.support.answering import answering, answers
+from tests.support.command import FLORIN, environment
 from tests.support.until import until
 
 pytestmark = pytest.mark.long
+NOWHERE = "http://127.0.0.1:9/hooks"
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +42,7 @@ async def test_an_endpoint_from_its_creation_to_its_end(up, forks):
     partner = (await typed("partners", "list")).out.splitlines()[1].split()[0]
     async with answering(answers(503, b"closed\x1b[2J")) as server:
         url = f"http://127.0.0.1:{server.port}/in"
-        made = await typed("webhooks", "create", url, "--partner", partner)
+        made = await typed("webhooks", "create", url, "--partner", partner, "--event", "*")
         secret, (word, endpoint_id) = made.out.strip(), made.err.split()[:2]
         assert (secret[:6], word) == ("whsec_", "Endpoint")
         endpoint_id = endpoint_id.rstrip(".")
@@ -64,13 +67,16 @@ async def test_an_endpoint_from_its_creation_to_its_end(up, forks):
         await until(lambda: len(server.came) >= 3, patience_s=60)
         for request in server.came:
             event = Webhook(secret).verify(request.body, dict(request.headers))
-            assert event["data"]["paymentId"] == payment_id
+            assert event["data"]["payment_id"] == payment_id
         rotated = (await typed("webhooks", "rotate", endpoint_id, "--overlap", "0")).out.strip()
         replayed = await typed("webhooks", "replay", endpoint_id, payment_id, "--from", "1")
         assert replayed.out == f"{payment_id} is told again, up to version 1.\n"
         await until(lambda: len(server.came) >= 4, patience_s=60)
         last = server.came[-1]
-        assert Webhook(rotated).verify(last.body, dict(last.headers))["data"]["version"] == 1
+        assert (
+            Webhook(rotated).verify(last.body, dict(last.headers))["data"]["payment_state_version"]
+            == 1
+        )
         server.came.clear()
         since = await typed("webhooks", "replay", endpoint_id, "--since", "2020-01-01")
         # this one, the one that `florin up` shows, and those of other tests
@@ -84,7 +90,7 @@ async def test_an_endpoint_from_its_creation_to_its_end(up, forks):
         refunded = (await typed("trigger", "refunded")).out.strip()
         await until(lambda: len(server.came) >= 3, patience_s=60)
         last = Webhook(rotated).verify(server.came[-1].body, dict(server.came[-1].headers))
-        assert (last["type"], last["data"]["paymentId"]) == ("refund.succeeded", refunded)
+        assert (last["type"], last["data"]["payment_id"]) == ("refund.succeeded", refunded)
         await typed("webhooks", "delete", endpoint_id)
         assert endpoint_id not in (await typed("webhooks", "list")).out
 
@@ -108,6 +114,25 @@ async def test_a_machine_that_nobody_reaches_listens(up, forks):
     listed = await asyncio.to_thread(run, up, forks, "webhooks", "list")
     assert urlsplit(url).netloc not in listed.out
     assert len(listed.out.splitlines()) == 1
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_listen_in_background_of_a_script_deletes_its_endpoint_when_it_is_ended(up, forks, signum):
+    """Shells have SIGINT ignored in background jobs; the tests may run in one too."""
+    with subprocess.Popen(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", FLORIN, "listen", "--forward-to", NOWHERE],
+        env=environment(up.home.path, {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as listening:
+        assert listening.stdout is not None
+        assert listening.stdout.readline().startswith("whsec_")
+        assert "florin listen" in run(up, forks, "webhooks", "list", "--json").out
+        listening.send_signal(signum)
+        _, said = listening.communicate(timeout=60)
+    assert (listening.returncode, "Nobody listens any more." in said) == (0, True)
+    assert "florin listen" not in run(up, forks, "webhooks", "list", "--json").out
 
 
 def test_what_cannot_be_meant_is_told(up, forks):

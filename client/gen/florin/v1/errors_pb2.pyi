@@ -6,7 +6,7 @@ Error codes of the service, and the facts that come with them.
 A refusal may tell facts for programs: texts by name, in `details` of a REST error body, in the
 metadata of the gRPC ErrorInfo beside `code` and `http_status`. Numbers are decimal digits, lists
 have ", " between. Their names: reason, refused, revert, index, url, unit, minAmount, maxAmount,
-pinned, supported.
+refunded, refundable, maxRefunds, pinned, supported, afterVersion.
 More may come.
 """
 

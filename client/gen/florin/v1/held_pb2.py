@@ -26,7 +26,7 @@ from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x66lorin/v1/held.proto\x12\tflorin.v1\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcc\x02\n\x0bHeldPayment\x12\x0f\n\x07held_id\x18\x01 \x01(\t\x12\x12\n\npayment_id\x18\x02 \x01(\t\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.florin.v1.HeldPaymentState\x12\r\n\x05payer\x18\x04 \x01(\t\x12\r\n\x05\x61sset\x18\x05 \x01(\t\x12\x0e\n\x06\x61mount\x18\x06 \x01(\t\x12\x13\n\x0bheld_amount\x18\x07 \x01(\t\x12\x0c\n\x04late\x18\x08 \x01(\x08\x12\x0e\n\x06reason\x18\t \x01(\t\x12\r\n\x05tx_id\x18\n \x01(\t\x12+\n\x07held_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04note\x18\x0c \x01(\t\x12.\n\ndecided_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpayout_id\x18\x0e \x01(\t\"&\n\x17ListHeldPaymentsRequest\x12\x0b\n\x03\x61ll\x18\x01 \x01(\x08\"I\n\x18ListHeldPaymentsResponse\x12-\n\rheld_payments\x18\x01 \x03(\x0b\x32\x16.florin.v1.HeldPayment\"\xa0\x01\n\x19ResolveHeldPaymentRequest\x12\x17\n\x07held_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x36\n\x07verdict\x18\x02 \x01(\x0e\x32\x1d.florin.v1.HeldPaymentVerdictB\x06\xaa\xbb\x18\x02\x08\x01\x12\x19\n\x04note\x18\x03 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\x12\x17\n\x0f\x65ven_if_blocked\x18\x04 \x01(\x08*\xd1\x01\n\x10HeldPaymentState\x12\"\n\x1eHELD_PAYMENT_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17HELD_PAYMENT_STATE_HELD\x10\x01\x12\x1f\n\x1bHELD_PAYMENT_STATE_RELEASED\x10\x02\x12\x1f\n\x1bHELD_PAYMENT_STATE_RETURNED\x10\x03\x12\x1b\n\x17HELD_PAYMENT_STATE_KEPT\x10\x04\x12\x1d\n\x19HELD_PAYMENT_STATE_UNDONE\x10\x05*\x9c\x01\n\x12HeldPaymentVerdict\x12$\n HELD_PAYMENT_VERDICT_UNSPECIFIED\x10\x00\x12 \n\x1cHELD_PAYMENT_VERDICT_RELEASE\x10\x01\x12\x1f\n\x1bHELD_PAYMENT_VERDICT_RETURN\x10\x02\x12\x1d\n\x19HELD_PAYMENT_VERDICT_KEEP\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x66lorin/v1/held.proto\x12\tflorin.v1\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcc\x02\n\x0bHeldPayment\x12\x0f\n\x07held_id\x18\x01 \x01(\t\x12\x12\n\npayment_id\x18\x02 \x01(\t\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.florin.v1.HeldPaymentState\x12\r\n\x05payer\x18\x04 \x01(\t\x12\r\n\x05\x61sset\x18\x05 \x01(\t\x12\x0e\n\x06\x61mount\x18\x06 \x01(\t\x12\x13\n\x0bheld_amount\x18\x07 \x01(\t\x12\x0c\n\x04late\x18\x08 \x01(\x08\x12\x0e\n\x06reason\x18\t \x01(\t\x12\r\n\x05tx_id\x18\n \x01(\t\x12+\n\x07held_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04note\x18\x0c \x01(\t\x12.\n\ndecided_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpayout_id\x18\x0e \x01(\t\"&\n\x17ListHeldPaymentsRequest\x12\x0b\n\x03\x61ll\x18\x01 \x01(\x08\"I\n\x18ListHeldPaymentsResponse\x12-\n\rheld_payments\x18\x01 \x03(\x0b\x32\x16.florin.v1.HeldPayment\"\xa8\x01\n\x19ResolveHeldPaymentRequest\x12\x17\n\x07held_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x36\n\x07verdict\x18\x02 \x01(\x0e\x32\x1d.florin.v1.HeldPaymentVerdictB\x06\xaa\xbb\x18\x02\x08\x01\x12\x19\n\x04note\x18\x03 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\x12\x17\n\x0f\x65ven_if_blocked\x18\x04 \x01(\x08:\x06\xb2\xbb\x18\x02\x10\x01*\xd1\x01\n\x10HeldPaymentState\x12\"\n\x1eHELD_PAYMENT_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17HELD_PAYMENT_STATE_HELD\x10\x01\x12\x1f\n\x1bHELD_PAYMENT_STATE_RELEASED\x10\x02\x12\x1f\n\x1bHELD_PAYMENT_STATE_RETURNED\x10\x03\x12\x1b\n\x17HELD_PAYMENT_STATE_KEPT\x10\x04\x12\x1d\n\x19HELD_PAYMENT_STATE_UNDONE\x10\x05*\x9c\x01\n\x12HeldPaymentVerdict\x12$\n HELD_PAYMENT_VERDICT_UNSPECIFIED\x10\x00\x12 \n\x1cHELD_PAYMENT_VERDICT_RELEASE\x10\x01\x12\x1f\n\x1bHELD_PAYMENT_VERDICT_RETURN\x10\x02\x12\x1d\n\x19HELD_PAYMENT_VERDICT_KEEP\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,10 +39,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RESOLVEHELDPAYMENTREQUEST'].fields_by_name['verdict']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_RESOLVEHELDPAYMENTREQUEST'].fields_by_name['note']._loaded_options = None
   _globals['_RESOLVEHELDPAYMENTREQUEST'].fields_by_name['note']._serialized_options = b'\252\273\030\007\010\001\030\200\002p\001'
-  _globals['_HELDPAYMENTSTATE']._serialized_start=713
-  _globals['_HELDPAYMENTSTATE']._serialized_end=922
-  _globals['_HELDPAYMENTVERDICT']._serialized_start=925
-  _globals['_HELDPAYMENTVERDICT']._serialized_end=1081
+  _globals['_RESOLVEHELDPAYMENTREQUEST']._loaded_options = None
+  _globals['_RESOLVEHELDPAYMENTREQUEST']._serialized_options = b'\262\273\030\002\020\001'
+  _globals['_HELDPAYMENTSTATE']._serialized_start=721
+  _globals['_HELDPAYMENTSTATE']._serialized_end=930
+  _globals['_HELDPAYMENTVERDICT']._serialized_start=933
+  _globals['_HELDPAYMENTVERDICT']._serialized_end=1089
   _globals['_HELDPAYMENT']._serialized_start=100
   _globals['_HELDPAYMENT']._serialized_end=432
   _globals['_LISTHELDPAYMENTSREQUEST']._serialized_start=434
@@ -50,5 +52,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTHELDPAYMENTSRESPONSE']._serialized_start=474
   _globals['_LISTHELDPAYMENTSRESPONSE']._serialized_end=547
   _globals['_RESOLVEHELDPAYMENTREQUEST']._serialized_start=550
-  _globals['_RESOLVEHELDPAYMENTREQUEST']._serialized_end=710
+  _globals['_RESOLVEHELDPAYMENTREQUEST']._serialized_end=718
 # @@protoc_insertion_point(module_scope)

@@ -373,6 +373,7 @@ class PaymentRow(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     LAST_UPDATED_AT_FIELD_NUMBER: _builtins.int
     SETTLED_AT_FIELD_NUMBER: _builtins.int
+    REFUNDS_FIELD_NUMBER: _builtins.int
     payment_id: _builtins.str
     """Payment id."""
     merchant_id: _builtins.str
@@ -417,7 +418,7 @@ class PaymentRow(_message.Message):
 
     @_builtins.property
     def refund(self) -> _refund_pb2.Refund:
-        """Its refund; unset if there is none."""
+        """Its newest refund; unset if there is none."""
 
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
@@ -430,6 +431,10 @@ class PaymentRow(_message.Message):
     @_builtins.property
     def settled_at(self) -> _timestamp_pb2.Timestamp:
         """When the merchant had the money; unset before."""
+
+    @_builtins.property
+    def refunds(self) -> _containers.RepeatedCompositeFieldContainer[_refund_pb2.Refund]:
+        """Its refunds, the oldest first."""
 
     def __init__(
         self,
@@ -451,10 +456,11 @@ class PaymentRow(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         last_updated_at: _timestamp_pb2.Timestamp | None = ...,
         settled_at: _timestamp_pb2.Timestamp | None = ...,
+        refunds: _abc.Iterable[_refund_pb2.Refund] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["buyer", b"buyer", "created_at", b"created_at", "fees", b"fees", "fiat_amount", b"fiat_amount", "last_updated_at", b"last_updated_at", "merchant", b"merchant", "refund", b"refund", "settled_at", b"settled_at", "settlement", b"settlement", "token_amount", b"token_amount", "transaction", b"transaction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["buyer", b"buyer", "created_at", b"created_at", "fees", b"fees", "fiat_amount", b"fiat_amount", "is_terminal", b"is_terminal", "last_updated_at", b"last_updated_at", "live", b"live", "merchant", b"merchant", "merchant_id", b"merchant_id", "payment_id", b"payment_id", "reference_id", b"reference_id", "refund", b"refund", "settled_at", b"settled_at", "settlement", b"settlement", "status", b"status", "token_amount", b"token_amount", "transaction", b"transaction"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["buyer", b"buyer", "created_at", b"created_at", "fees", b"fees", "fiat_amount", b"fiat_amount", "is_terminal", b"is_terminal", "last_updated_at", b"last_updated_at", "live", b"live", "merchant", b"merchant", "merchant_id", b"merchant_id", "payment_id", b"payment_id", "reference_id", b"reference_id", "refund", b"refund", "refunds", b"refunds", "settled_at", b"settled_at", "settlement", b"settlement", "status", b"status", "token_amount", b"token_amount", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,12 +3,14 @@
 isort:skip_file
 The merchant side: creating payments and learning what became of them."""
 
+from collections import abc as _abc
 from florin.v1 import money_pb2 as _money_pb2
 from florin.v1 import payment_pb2 as _payment_pb2
 from florin.v1 import refund_pb2 as _refund_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -104,6 +106,7 @@ class CreatePaymentResponse(_message.Message):
     POLL_IN_MS_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     LIVE_FIELD_NUMBER: _builtins.int
+    CHECKOUT_PROBLEM_FIELD_NUMBER: _builtins.int
     payment_id: _builtins.str
     """Payment id."""
     gateway_url: _builtins.str
@@ -118,6 +121,8 @@ class CreatePaymentResponse(_message.Message):
     """Unix seconds from which on it can no longer be confirmed."""
     live: _builtins.bool
     """False for test payments."""
+    checkout_problem: _builtins.str
+    """Why buyers are not sent back, though `checkout` was given; unset if there is no problem."""
     def __init__(
         self,
         *,
@@ -128,12 +133,15 @@ class CreatePaymentResponse(_message.Message):
         poll_in_ms: _builtins.int = ...,
         expires_at: _builtins.int = ...,
         live: _builtins.bool = ...,
+        checkout_problem: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_checkout_problem", b"_checkout_problem", "checkout_problem", b"checkout_problem"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "gateway_url", b"gateway_url", "is_final", b"is_final", "live", b"live", "payment_id", b"payment_id", "poll_in_ms", b"poll_in_ms", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkout_problem", b"_checkout_problem", "checkout_problem", b"checkout_problem", "expires_at", b"expires_at", "gateway_url", b"gateway_url", "is_final", b"is_final", "live", b"live", "payment_id", b"payment_id", "poll_in_ms", b"poll_in_ms", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__checkout_problem: _TypeAlias = _typing.Literal["checkout_problem"]  # noqa: Y015
+    _WhichOneofArgType__checkout_problem: _TypeAlias = _typing.Literal["_checkout_problem", b"_checkout_problem"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__checkout_problem) -> _WhichOneofReturnType__checkout_problem | None: ...
 
 Global___CreatePaymentResponse: _TypeAlias = CreatePaymentResponse  # noqa: Y015
 
@@ -216,6 +224,8 @@ class PaymentDetail(_message.Message):
     CANCELLED_AT_FIELD_NUMBER: _builtins.int
     REFUND_FIELD_NUMBER: _builtins.int
     FAILURE_REASON_FIELD_NUMBER: _builtins.int
+    REFUNDS_FIELD_NUMBER: _builtins.int
+    REFUNDED_FIELD_NUMBER: _builtins.int
     status: _payment_pb2.PaymentStatus.ValueType
     """Where it stands."""
     reference_id: _builtins.str
@@ -278,7 +288,15 @@ class PaymentDetail(_message.Message):
 
     @_builtins.property
     def refund(self) -> _refund_pb2.Refund:
-        """Its refund; unset if there is none."""
+        """Its newest refund; unset if there is none."""
+
+    @_builtins.property
+    def refunds(self) -> _containers.RepeatedCompositeFieldContainer[_refund_pb2.Refund]:
+        """Its refunds, the oldest first."""
+
+    @_builtins.property
+    def refunded(self) -> _refund_pb2.RefundTotal:
+        """What its refunds come to, without those that failed; unset unless it was refunded."""
 
     def __init__(
         self,
@@ -304,10 +322,12 @@ class PaymentDetail(_message.Message):
         cancelled_at: _timestamp_pb2.Timestamp | None = ...,
         refund: _refund_pb2.Refund | None = ...,
         failure_reason: _builtins.str | None = ...,
+        refunds: _abc.Iterable[_refund_pb2.Refund] | None = ...,
+        refunded: _refund_pb2.RefundTotal | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "info", b"info", "last_updated_at", b"last_updated_at", "merchant", b"merchant", "refund", b"refund", "settlement", b"settlement"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "info", b"info", "last_updated_at", b"last_updated_at", "merchant", b"merchant", "refund", b"refund", "refunded", b"refunded", "settlement", b"settlement"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "expires_at", b"expires_at", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "gateway_url", b"gateway_url", "info", b"info", "is_final", b"is_final", "last_updated_at", b"last_updated_at", "live", b"live", "merchant", b"merchant", "payment_id", b"payment_id", "reference_id", b"reference_id", "refund", b"refund", "settlement", b"settlement", "status", b"status", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "expires_at", b"expires_at", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "gateway_url", b"gateway_url", "info", b"info", "is_final", b"is_final", "last_updated_at", b"last_updated_at", "live", b"live", "merchant", b"merchant", "payment_id", b"payment_id", "reference_id", b"reference_id", "refund", b"refund", "refunded", b"refunded", "refunds", b"refunds", "settlement", b"settlement", "status", b"status", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cancelled_reason: _TypeAlias = _typing.Literal["cancelled_reason"]  # noqa: Y015
     _WhichOneofArgType__cancelled_reason: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason"]  # noqa: Y015

@@ -178,7 +178,7 @@ class MerchantServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateRefund(self, request, context):
-        """Asks for the full amount of a succeeded payment to be paid back to the account that paid it.
+        """Pays all or a part of a succeeded payment back to the account that paid it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

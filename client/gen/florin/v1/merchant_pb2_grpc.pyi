@@ -70,7 +70,7 @@ class MerchantServiceStub:
     def ListPaymentsLegacy(self) -> _grpc.UnaryUnaryMultiCallable[_listing_pb2.ListPaymentsLegacyRequest, _listing_pb2.ListPaymentsLegacyResponse]:
         """Lists the payments of one merchant in an older shape; use ListMerchantPayments."""
     CreateRefund: _grpc.UnaryUnaryMultiCallable[_refund_pb2.CreateRefundRequest, _refund_pb2.CreateRefundResponse]
-    """Asks for the full amount of a succeeded payment to be paid back to the account that paid it."""
+    """Pays all or a part of a succeeded payment back to the account that paid it."""
     WatchRefund: _grpc.UnaryStreamMultiCallable[_refund_pb2.WatchRefundRequest, _refund_pb2.WatchRefundResponse]
     """Tells the refund of a payment, and how it stands whenever that has changed, until it is final;
     what passes faster than it is read is left out. A payment that nobody asked to be refunded is
@@ -109,7 +109,7 @@ class MerchantServiceAsyncStub(MerchantServiceStub):
     def ListPaymentsLegacy(self) -> _aio.UnaryUnaryMultiCallable[_listing_pb2.ListPaymentsLegacyRequest, _listing_pb2.ListPaymentsLegacyResponse]:  # type: ignore[override]
         """Lists the payments of one merchant in an older shape; use ListMerchantPayments."""
     CreateRefund: _aio.UnaryUnaryMultiCallable[_refund_pb2.CreateRefundRequest, _refund_pb2.CreateRefundResponse]  # type: ignore[assignment]
-    """Asks for the full amount of a succeeded payment to be paid back to the account that paid it."""
+    """Pays all or a part of a succeeded payment back to the account that paid it."""
     WatchRefund: _aio.UnaryStreamMultiCallable[_refund_pb2.WatchRefundRequest, _refund_pb2.WatchRefundResponse]  # type: ignore[assignment]
     """Tells the refund of a payment, and how it stands whenever that has changed, until it is final;
     what passes faster than it is read is left out. A payment that nobody asked to be refunded is
@@ -210,7 +210,7 @@ class MerchantServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _refund_pb2.CreateRefundRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_refund_pb2.CreateRefundResponse, _abc.Awaitable[_refund_pb2.CreateRefundResponse]]:
-        """Asks for the full amount of a succeeded payment to be paid back to the account that paid it."""
+        """Pays all or a part of a succeeded payment back to the account that paid it."""
 
     @_abc_1.abstractmethod
     def WatchRefund(

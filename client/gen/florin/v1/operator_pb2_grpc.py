@@ -6,10 +6,12 @@ import warnings
 from florin.v1 import account_pb2 as florin_dot_v1_dot_account__pb2
 from florin.v1 import customer_pb2 as florin_dot_v1_dot_customer__pb2
 from florin.v1 import held_pb2 as florin_dot_v1_dot_held__pb2
+from florin.v1 import lease_pb2 as florin_dot_v1_dot_lease__pb2
 from florin.v1 import ledger_pb2 as florin_dot_v1_dot_ledger__pb2
 from florin.v1 import listing_pb2 as florin_dot_v1_dot_listing__pb2
 from florin.v1 import partner_pb2 as florin_dot_v1_dot_partner__pb2
 from florin.v1 import payout_pb2 as florin_dot_v1_dot_payout__pb2
+from florin.v1 import quarantine_pb2 as florin_dot_v1_dot_quarantine__pb2
 from florin.v1 import receipt_pb2 as florin_dot_v1_dot_receipt__pb2
 from florin.v1 import screening_pb2 as florin_dot_v1_dot_screening__pb2
 from florin.v1 import system_pb2 as florin_dot_v1_dot_system__pb2
@@ -163,6 +165,11 @@ class OperatorServiceStub:
                 request_serializer=florin_dot_v1_dot_payout__pb2.ListPayoutsRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_payout__pb2.ListPayoutsResponse.FromString,
                 _registered_method=True)
+        self.PreviewPayout = channel.unary_unary(
+                '/florin.v1.OperatorService/PreviewPayout',
+                request_serializer=florin_dot_v1_dot_payout__pb2.PreviewPayoutRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_payout__pb2.PayoutPreview.FromString,
+                _registered_method=True)
         self.CreatePayout = channel.unary_unary(
                 '/florin.v1.OperatorService/CreatePayout',
                 request_serializer=florin_dot_v1_dot_payout__pb2.CreatePayoutRequest.SerializeToString,
@@ -207,6 +214,31 @@ class OperatorServiceStub:
                 '/florin.v1.OperatorService/ResolveHeldPayment',
                 request_serializer=florin_dot_v1_dot_held__pb2.ResolveHeldPaymentRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_held__pb2.HeldPayment.FromString,
+                _registered_method=True)
+        self.ListQuarantinedItems = channel.unary_unary(
+                '/florin.v1.OperatorService/ListQuarantinedItems',
+                request_serializer=florin_dot_v1_dot_quarantine__pb2.ListQuarantinedItemsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_quarantine__pb2.ListQuarantinedItemsResponse.FromString,
+                _registered_method=True)
+        self.RetryQuarantinedItem = channel.unary_unary(
+                '/florin.v1.OperatorService/RetryQuarantinedItem',
+                request_serializer=florin_dot_v1_dot_quarantine__pb2.RetryQuarantinedItemRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_quarantine__pb2.QuarantinedItem.FromString,
+                _registered_method=True)
+        self.ResolveQuarantinedItem = channel.unary_unary(
+                '/florin.v1.OperatorService/ResolveQuarantinedItem',
+                request_serializer=florin_dot_v1_dot_quarantine__pb2.ResolveQuarantinedItemRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_quarantine__pb2.QuarantinedItem.FromString,
+                _registered_method=True)
+        self.ListLeases = channel.unary_unary(
+                '/florin.v1.OperatorService/ListLeases',
+                request_serializer=florin_dot_v1_dot_lease__pb2.ListLeasesRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_lease__pb2.ListLeasesResponse.FromString,
+                _registered_method=True)
+        self.ReleaseLease = channel.unary_unary(
+                '/florin.v1.OperatorService/ReleaseLease',
+                request_serializer=florin_dot_v1_dot_lease__pb2.ReleaseLeaseRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_lease__pb2.Lease.FromString,
                 _registered_method=True)
         self.CheckLedger = channel.unary_unary(
                 '/florin.v1.OperatorService/CheckLedger',
@@ -456,6 +488,14 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PreviewPayout(self, request, context):
+        """Tells what a payout would send, to whom, and who pays the network fee. It is refused as the
+        payout would be.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreatePayout(self, request, context):
         """Pays a merchant what it is owed, to its settlement destination.
         """
@@ -517,6 +557,42 @@ class OperatorServiceServicer:
     def ResolveHeldPayment(self, request, context):
         """Gives the verdict on a held payment. The same one again changes nothing; another one is refused,
         but that kept money may be returned later.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListQuarantinedItems(self, request, context):
+        """Lists items whose step failed unexpectedly, and that were set aside.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetryQuarantinedItem(self, request, context):
+        """Gives an item back to its worker; it is set aside again if its step fails again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResolveQuarantinedItem(self, request, context):
+        """Leaves an item out for good, without an alarm; its own state stays as it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListLeases(self, request, context):
+        """Lists which process may sign with which key.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseLease(self, request, context):
+        """Takes a lease away from the process that has it: what that process signs is not written down or
+        sent any more, and any process may take the lease.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -752,6 +828,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     request_deserializer=florin_dot_v1_dot_payout__pb2.ListPayoutsRequest.FromString,
                     response_serializer=florin_dot_v1_dot_payout__pb2.ListPayoutsResponse.SerializeToString,
             ),
+            'PreviewPayout': grpc.unary_unary_rpc_method_handler(
+                    servicer.PreviewPayout,
+                    request_deserializer=florin_dot_v1_dot_payout__pb2.PreviewPayoutRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_payout__pb2.PayoutPreview.SerializeToString,
+            ),
             'CreatePayout': grpc.unary_unary_rpc_method_handler(
                     servicer.CreatePayout,
                     request_deserializer=florin_dot_v1_dot_payout__pb2.CreatePayoutRequest.FromString,
@@ -796,6 +877,31 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ResolveHeldPayment,
                     request_deserializer=florin_dot_v1_dot_held__pb2.ResolveHeldPaymentRequest.FromString,
                     response_serializer=florin_dot_v1_dot_held__pb2.HeldPayment.SerializeToString,
+            ),
+            'ListQuarantinedItems': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQuarantinedItems,
+                    request_deserializer=florin_dot_v1_dot_quarantine__pb2.ListQuarantinedItemsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_quarantine__pb2.ListQuarantinedItemsResponse.SerializeToString,
+            ),
+            'RetryQuarantinedItem': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryQuarantinedItem,
+                    request_deserializer=florin_dot_v1_dot_quarantine__pb2.RetryQuarantinedItemRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_quarantine__pb2.QuarantinedItem.SerializeToString,
+            ),
+            'ResolveQuarantinedItem': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveQuarantinedItem,
+                    request_deserializer=florin_dot_v1_dot_quarantine__pb2.ResolveQuarantinedItemRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_quarantine__pb2.QuarantinedItem.SerializeToString,
+            ),
+            'ListLeases': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLeases,
+                    request_deserializer=florin_dot_v1_dot_lease__pb2.ListLeasesRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_lease__pb2.ListLeasesResponse.SerializeToString,
+            ),
+            'ReleaseLease': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseLease,
+                    request_deserializer=florin_dot_v1_dot_lease__pb2.ReleaseLeaseRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_lease__pb2.Lease.SerializeToString,
             ),
             'CheckLedger': grpc.unary_unary_rpc_method_handler(
                     servicer.CheckLedger,
@@ -1512,6 +1618,33 @@ class OperatorService:
             _registered_method=True)
 
     @staticmethod
+    def PreviewPayout(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/PreviewPayout',
+            florin_dot_v1_dot_payout__pb2.PreviewPayoutRequest.SerializeToString,
+            florin_dot_v1_dot_payout__pb2.PayoutPreview.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def CreatePayout(request,
             target,
             options=(),
@@ -1744,6 +1877,141 @@ class OperatorService:
             '/florin.v1.OperatorService/ResolveHeldPayment',
             florin_dot_v1_dot_held__pb2.ResolveHeldPaymentRequest.SerializeToString,
             florin_dot_v1_dot_held__pb2.HeldPayment.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQuarantinedItems(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ListQuarantinedItems',
+            florin_dot_v1_dot_quarantine__pb2.ListQuarantinedItemsRequest.SerializeToString,
+            florin_dot_v1_dot_quarantine__pb2.ListQuarantinedItemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryQuarantinedItem(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/RetryQuarantinedItem',
+            florin_dot_v1_dot_quarantine__pb2.RetryQuarantinedItemRequest.SerializeToString,
+            florin_dot_v1_dot_quarantine__pb2.QuarantinedItem.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolveQuarantinedItem(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ResolveQuarantinedItem',
+            florin_dot_v1_dot_quarantine__pb2.ResolveQuarantinedItemRequest.SerializeToString,
+            florin_dot_v1_dot_quarantine__pb2.QuarantinedItem.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLeases(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ListLeases',
+            florin_dot_v1_dot_lease__pb2.ListLeasesRequest.SerializeToString,
+            florin_dot_v1_dot_lease__pb2.ListLeasesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseLease(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ReleaseLease',
+            florin_dot_v1_dot_lease__pb2.ReleaseLeaseRequest.SerializeToString,
+            florin_dot_v1_dot_lease__pb2.Lease.FromString,
             options,
             channel_credentials,
             insecure,

@@ -7,10 +7,12 @@ from collections import abc as _abc
 from florin.v1 import account_pb2 as _account_pb2
 from florin.v1 import customer_pb2 as _customer_pb2
 from florin.v1 import held_pb2 as _held_pb2
+from florin.v1 import lease_pb2 as _lease_pb2
 from florin.v1 import ledger_pb2 as _ledger_pb2
 from florin.v1 import listing_pb2 as _listing_pb2
 from florin.v1 import partner_pb2 as _partner_pb2
 from florin.v1 import payout_pb2 as _payout_pb2
+from florin.v1 import quarantine_pb2 as _quarantine_pb2
 from florin.v1 import receipt_pb2 as _receipt_pb2
 from florin.v1 import screening_pb2 as _screening_pb2
 from florin.v1 import system_pb2 as _system_pb2
@@ -93,6 +95,10 @@ class OperatorServiceStub:
     """Tells everything about one payment, whoever's it is."""
     ListPayouts: _grpc.UnaryUnaryMultiCallable[_payout_pb2.ListPayoutsRequest, _payout_pb2.ListPayoutsResponse]
     """Lists what leaves the treasuries."""
+    PreviewPayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.PreviewPayoutRequest, _payout_pb2.PayoutPreview]
+    """Tells what a payout would send, to whom, and who pays the network fee. It is refused as the
+    payout would be.
+    """
     CreatePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.CreatePayoutRequest, _payout_pb2.Payout]
     """Pays a merchant what it is owed, to its settlement destination."""
     WatchPayout: _grpc.UnaryStreamMultiCallable[_payout_pb2.WatchPayoutRequest, _payout_pb2.WatchPayoutResponse]
@@ -116,6 +122,18 @@ class OperatorServiceStub:
     ResolveHeldPayment: _grpc.UnaryUnaryMultiCallable[_held_pb2.ResolveHeldPaymentRequest, _held_pb2.HeldPayment]
     """Gives the verdict on a held payment. The same one again changes nothing; another one is refused,
     but that kept money may be returned later.
+    """
+    ListQuarantinedItems: _grpc.UnaryUnaryMultiCallable[_quarantine_pb2.ListQuarantinedItemsRequest, _quarantine_pb2.ListQuarantinedItemsResponse]
+    """Lists items whose step failed unexpectedly, and that were set aside."""
+    RetryQuarantinedItem: _grpc.UnaryUnaryMultiCallable[_quarantine_pb2.RetryQuarantinedItemRequest, _quarantine_pb2.QuarantinedItem]
+    """Gives an item back to its worker; it is set aside again if its step fails again."""
+    ResolveQuarantinedItem: _grpc.UnaryUnaryMultiCallable[_quarantine_pb2.ResolveQuarantinedItemRequest, _quarantine_pb2.QuarantinedItem]
+    """Leaves an item out for good, without an alarm; its own state stays as it is."""
+    ListLeases: _grpc.UnaryUnaryMultiCallable[_lease_pb2.ListLeasesRequest, _lease_pb2.ListLeasesResponse]
+    """Lists which process may sign with which key."""
+    ReleaseLease: _grpc.UnaryUnaryMultiCallable[_lease_pb2.ReleaseLeaseRequest, _lease_pb2.Lease]
+    """Takes a lease away from the process that has it: what that process signs is not written down or
+    sent any more, and any process may take the lease.
     """
     CheckLedger: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.CheckLedgerRequest, _ledger_pb2.CheckLedgerResponse]
     """Proves the books, and compares them with the chains."""
@@ -203,6 +221,10 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Tells everything about one payment, whoever's it is."""
     ListPayouts: _aio.UnaryUnaryMultiCallable[_payout_pb2.ListPayoutsRequest, _payout_pb2.ListPayoutsResponse]  # type: ignore[assignment]
     """Lists what leaves the treasuries."""
+    PreviewPayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.PreviewPayoutRequest, _payout_pb2.PayoutPreview]  # type: ignore[assignment]
+    """Tells what a payout would send, to whom, and who pays the network fee. It is refused as the
+    payout would be.
+    """
     CreatePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.CreatePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
     """Pays a merchant what it is owed, to its settlement destination."""
     WatchPayout: _aio.UnaryStreamMultiCallable[_payout_pb2.WatchPayoutRequest, _payout_pb2.WatchPayoutResponse]  # type: ignore[assignment]
@@ -226,6 +248,18 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     ResolveHeldPayment: _aio.UnaryUnaryMultiCallable[_held_pb2.ResolveHeldPaymentRequest, _held_pb2.HeldPayment]  # type: ignore[assignment]
     """Gives the verdict on a held payment. The same one again changes nothing; another one is refused,
     but that kept money may be returned later.
+    """
+    ListQuarantinedItems: _aio.UnaryUnaryMultiCallable[_quarantine_pb2.ListQuarantinedItemsRequest, _quarantine_pb2.ListQuarantinedItemsResponse]  # type: ignore[assignment]
+    """Lists items whose step failed unexpectedly, and that were set aside."""
+    RetryQuarantinedItem: _aio.UnaryUnaryMultiCallable[_quarantine_pb2.RetryQuarantinedItemRequest, _quarantine_pb2.QuarantinedItem]  # type: ignore[assignment]
+    """Gives an item back to its worker; it is set aside again if its step fails again."""
+    ResolveQuarantinedItem: _aio.UnaryUnaryMultiCallable[_quarantine_pb2.ResolveQuarantinedItemRequest, _quarantine_pb2.QuarantinedItem]  # type: ignore[assignment]
+    """Leaves an item out for good, without an alarm; its own state stays as it is."""
+    ListLeases: _aio.UnaryUnaryMultiCallable[_lease_pb2.ListLeasesRequest, _lease_pb2.ListLeasesResponse]  # type: ignore[assignment]
+    """Lists which process may sign with which key."""
+    ReleaseLease: _aio.UnaryUnaryMultiCallable[_lease_pb2.ReleaseLeaseRequest, _lease_pb2.Lease]  # type: ignore[assignment]
+    """Takes a lease away from the process that has it: what that process signs is not written down or
+    sent any more, and any process may take the lease.
     """
     CheckLedger: _aio.UnaryUnaryMultiCallable[_ledger_pb2.CheckLedgerRequest, _ledger_pb2.CheckLedgerResponse]  # type: ignore[assignment]
     """Proves the books, and compares them with the chains."""
@@ -450,6 +484,16 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         """Lists what leaves the treasuries."""
 
     @_abc_1.abstractmethod
+    def PreviewPayout(
+        self,
+        request: _payout_pb2.PreviewPayoutRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payout_pb2.PayoutPreview, _abc.Awaitable[_payout_pb2.PayoutPreview]]:
+        """Tells what a payout would send, to whom, and who pays the network fee. It is refused as the
+        payout would be.
+        """
+
+    @_abc_1.abstractmethod
     def CreatePayout(
         self,
         request: _payout_pb2.CreatePayoutRequest,
@@ -525,6 +569,48 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_held_pb2.HeldPayment, _abc.Awaitable[_held_pb2.HeldPayment]]:
         """Gives the verdict on a held payment. The same one again changes nothing; another one is refused,
         but that kept money may be returned later.
+        """
+
+    @_abc_1.abstractmethod
+    def ListQuarantinedItems(
+        self,
+        request: _quarantine_pb2.ListQuarantinedItemsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_quarantine_pb2.ListQuarantinedItemsResponse, _abc.Awaitable[_quarantine_pb2.ListQuarantinedItemsResponse]]:
+        """Lists items whose step failed unexpectedly, and that were set aside."""
+
+    @_abc_1.abstractmethod
+    def RetryQuarantinedItem(
+        self,
+        request: _quarantine_pb2.RetryQuarantinedItemRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_quarantine_pb2.QuarantinedItem, _abc.Awaitable[_quarantine_pb2.QuarantinedItem]]:
+        """Gives an item back to its worker; it is set aside again if its step fails again."""
+
+    @_abc_1.abstractmethod
+    def ResolveQuarantinedItem(
+        self,
+        request: _quarantine_pb2.ResolveQuarantinedItemRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_quarantine_pb2.QuarantinedItem, _abc.Awaitable[_quarantine_pb2.QuarantinedItem]]:
+        """Leaves an item out for good, without an alarm; its own state stays as it is."""
+
+    @_abc_1.abstractmethod
+    def ListLeases(
+        self,
+        request: _lease_pb2.ListLeasesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lease_pb2.ListLeasesResponse, _abc.Awaitable[_lease_pb2.ListLeasesResponse]]:
+        """Lists which process may sign with which key."""
+
+    @_abc_1.abstractmethod
+    def ReleaseLease(
+        self,
+        request: _lease_pb2.ReleaseLeaseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lease_pb2.Lease, _abc.Awaitable[_lease_pb2.Lease]]:
+        """Takes a lease away from the process that has it: what that process signs is not written down or
+        sent any more, and any process may take the lease.
         """
 
     @_abc_1.abstractmethod

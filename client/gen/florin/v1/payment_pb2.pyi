@@ -286,7 +286,7 @@ class GetPaymentStatusResponse(_message.Message):
     """True if the status will never change again."""
     poll_in_ms: _builtins.int
     """Milliseconds until it is worth asking again; unset when final. While the payment is processing
-    it follows its chain: half of the option's eta_s, 250 at least and 2000 at most.
+    it follows its chain: half of what payments took there lately, 250 at least and 2000 at most.
     """
     failure_code: Global___PaymentFailureCode.ValueType
     """Set only when failed; then UNSPECIFIED means that no code is told."""
@@ -351,7 +351,8 @@ Global___WatchPaymentRequest: _TypeAlias = WatchPaymentRequest  # noqa: Y015
 @_typing.final
 class WatchPaymentResponse(_message.Message):
     """One state of a payment. The first message is the state now; each later one is newer. The stream
-    ends with OK after a final state.
+    ends with OK after a final state. A server that stops before ends it with UNAVAILABLE: ErrorInfo
+    has the last version as afterVersion, RetryInfo the time to wait.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -26,7 +26,7 @@ from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66lorin/v1/payout.proto\x12\tflorin.v1\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x02\n\x06Payout\x12\x11\n\tpayout_id\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.florin.v1.PayoutKind\x12\'\n\x06status\x18\x03 \x01(\x0e\x32\x17.florin.v1.PayoutStatus\x12\x13\n\x0bmerchant_id\x18\x04 \x01(\t\x12\x12\n\npayment_id\x18\x05 \x01(\t\x12\x0c\n\x04live\x18\x06 \x01(\x08\x12\r\n\x05\x61sset\x18\x07 \x01(\t\x12\x0e\n\x06\x61mount\x18\x08 \x01(\t\x12\x0f\n\x07\x61\x63\x63ount\x18\t \x01(\t\x12\x0f\n\x07problem\x18\n \x01(\t\x12\r\n\x05tx_id\x18\x0b \x01(\t\x12.\n\ncreated_at\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0c\x63ompleted_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"!\n\x12ListPayoutsRequest\x12\x0b\n\x03\x61ll\x18\x01 \x01(\x08\"9\n\x13ListPayoutsResponse\x12\"\n\x07payouts\x18\x01 \x03(\x0b\x32\x11.florin.v1.Payout\"t\n\x13\x43reatePayoutRequest\x12\x1b\n\x0bmerchant_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x18\n\x05\x61sset\x18\x02 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\x12&\n\x06\x61mount\x18\x03 \x01(\tB\x16\xaa\xbb\x18\x12\"\x10[1-9][0-9]{0,77}\"/\n\x12WatchPayoutRequest\x12\x19\n\tpayout_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"8\n\x13WatchPayoutResponse\x12!\n\x06payout\x18\x01 \x01(\x0b\x32\x11.florin.v1.Payout\"d\n\x14ResolvePayoutRequest\x12\x19\n\tpayout_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x31\n\x07outcome\x18\x02 \x01(\x0e\x32\x18.florin.v1.PayoutOutcomeB\x06\xaa\xbb\x18\x02\x08\x01\"0\n\x13RefusePayoutRequest\x12\x19\n\tpayout_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01*r\n\nPayoutKind\x12\x1b\n\x17PAYOUT_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12PAYOUT_KIND_REFUND\x10\x01\x12\x17\n\x13PAYOUT_KIND_BALANCE\x10\x02\x12\x16\n\x12PAYOUT_KIND_RETURN\x10\x03*\x98\x01\n\x0cPayoutStatus\x12\x1d\n\x19PAYOUT_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15PAYOUT_STATUS_WAITING\x10\x01\x12\x1b\n\x17PAYOUT_STATUS_SUBMITTED\x10\x02\x12\x16\n\x12PAYOUT_STATUS_DONE\x10\x03\x12\x19\n\x15PAYOUT_STATUS_REFUSED\x10\x04*e\n\rPayoutOutcome\x12\x1e\n\x1aPAYOUT_OUTCOME_UNSPECIFIED\x10\x00\x12\x17\n\x13PAYOUT_OUTCOME_PAID\x10\x01\x12\x1b\n\x17PAYOUT_OUTCOME_NOT_PAID\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66lorin/v1/payout.proto\x12\tflorin.v1\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x02\n\x06Payout\x12\x11\n\tpayout_id\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.florin.v1.PayoutKind\x12\'\n\x06status\x18\x03 \x01(\x0e\x32\x17.florin.v1.PayoutStatus\x12\x13\n\x0bmerchant_id\x18\x04 \x01(\t\x12\x12\n\npayment_id\x18\x05 \x01(\t\x12\x0c\n\x04live\x18\x06 \x01(\x08\x12\r\n\x05\x61sset\x18\x07 \x01(\t\x12\x0e\n\x06\x61mount\x18\x08 \x01(\t\x12\x0f\n\x07\x61\x63\x63ount\x18\t \x01(\t\x12\x0f\n\x07problem\x18\n \x01(\t\x12\r\n\x05tx_id\x18\x0b \x01(\t\x12.\n\ncreated_at\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0c\x63ompleted_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"!\n\x12ListPayoutsRequest\x12\x0b\n\x03\x61ll\x18\x01 \x01(\x08\"9\n\x13ListPayoutsResponse\x12\"\n\x07payouts\x18\x01 \x03(\x0b\x32\x11.florin.v1.Payout\"\x96\x01\n\x13\x43reatePayoutRequest\x12\x1b\n\x0bmerchant_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x18\n\x05\x61sset\x18\x02 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\x12&\n\x06\x61mount\x18\x03 \x01(\tB\x16\xaa\xbb\x18\x12\"\x10[1-9][0-9]{0,77}\x12\x18\n\x07\x61\x63\x63ount\x18\x04 \x01(\tB\x07\xaa\xbb\x18\x03\x18\x80\x02:\x06\xb2\xbb\x18\x02\x10\x01\"}\n\x14PreviewPayoutRequest\x12\x1b\n\x0bmerchant_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x18\n\x05\x61sset\x18\x02 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\x12&\n\x06\x61mount\x18\x03 \x01(\tB\x16\xaa\xbb\x18\x12\"\x10[1-9][0-9]{0,77}:\x06\xb2\xbb\x18\x02\x10\x01\"\xcd\x01\n\rPayoutPreview\x12\x13\n\x0bmerchant_id\x18\x01 \x01(\t\x12\x15\n\rmerchant_name\x18\x02 \x01(\t\x12\x0c\n\x04live\x18\x03 \x01(\x08\x12\r\n\x05\x61sset\x18\x04 \x01(\t\x12\x0e\n\x06symbol\x18\x05 \x01(\t\x12\x10\n\x08\x64\x65\x63imals\x18\x06 \x01(\x05\x12\x0e\n\x06\x61mount\x18\x07 \x01(\t\x12\x0c\n\x04owed\x18\x08 \x01(\t\x12\x0f\n\x07\x61\x63\x63ount\x18\t \x01(\t\x12\x11\n\tfee_payer\x18\n \x01(\t\x12\x0f\n\x07problem\x18\x0b \x01(\t\"/\n\x12WatchPayoutRequest\x12\x19\n\tpayout_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"8\n\x13WatchPayoutResponse\x12!\n\x06payout\x18\x01 \x01(\x0b\x32\x11.florin.v1.Payout\"l\n\x14ResolvePayoutRequest\x12\x19\n\tpayout_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x31\n\x07outcome\x18\x02 \x01(\x0e\x32\x18.florin.v1.PayoutOutcomeB\x06\xaa\xbb\x18\x02\x08\x01:\x06\xb2\xbb\x18\x02\x10\x01\"8\n\x13RefusePayoutRequest\x12\x19\n\tpayout_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01:\x06\xb2\xbb\x18\x02\x10\x01*r\n\nPayoutKind\x12\x1b\n\x17PAYOUT_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12PAYOUT_KIND_REFUND\x10\x01\x12\x17\n\x13PAYOUT_KIND_BALANCE\x10\x02\x12\x16\n\x12PAYOUT_KIND_RETURN\x10\x03*\x98\x01\n\x0cPayoutStatus\x12\x1d\n\x19PAYOUT_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15PAYOUT_STATUS_WAITING\x10\x01\x12\x1b\n\x17PAYOUT_STATUS_SUBMITTED\x10\x02\x12\x16\n\x12PAYOUT_STATUS_DONE\x10\x03\x12\x19\n\x15PAYOUT_STATUS_REFUSED\x10\x04*e\n\rPayoutOutcome\x12\x1e\n\x1aPAYOUT_OUTCOME_UNSPECIFIED\x10\x00\x12\x17\n\x13PAYOUT_OUTCOME_PAID\x10\x01\x12\x1b\n\x17PAYOUT_OUTCOME_NOT_PAID\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,34 +39,54 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATEPAYOUTREQUEST'].fields_by_name['asset']._serialized_options = b'\252\273\030\005\010\001\030\200\002'
   _globals['_CREATEPAYOUTREQUEST'].fields_by_name['amount']._loaded_options = None
   _globals['_CREATEPAYOUTREQUEST'].fields_by_name['amount']._serialized_options = b'\252\273\030\022\"\020[1-9][0-9]{0,77}'
+  _globals['_CREATEPAYOUTREQUEST'].fields_by_name['account']._loaded_options = None
+  _globals['_CREATEPAYOUTREQUEST'].fields_by_name['account']._serialized_options = b'\252\273\030\003\030\200\002'
+  _globals['_CREATEPAYOUTREQUEST']._loaded_options = None
+  _globals['_CREATEPAYOUTREQUEST']._serialized_options = b'\262\273\030\002\020\001'
+  _globals['_PREVIEWPAYOUTREQUEST'].fields_by_name['merchant_id']._loaded_options = None
+  _globals['_PREVIEWPAYOUTREQUEST'].fields_by_name['merchant_id']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_PREVIEWPAYOUTREQUEST'].fields_by_name['asset']._loaded_options = None
+  _globals['_PREVIEWPAYOUTREQUEST'].fields_by_name['asset']._serialized_options = b'\252\273\030\005\010\001\030\200\002'
+  _globals['_PREVIEWPAYOUTREQUEST'].fields_by_name['amount']._loaded_options = None
+  _globals['_PREVIEWPAYOUTREQUEST'].fields_by_name['amount']._serialized_options = b'\252\273\030\022\"\020[1-9][0-9]{0,77}'
+  _globals['_PREVIEWPAYOUTREQUEST']._loaded_options = None
+  _globals['_PREVIEWPAYOUTREQUEST']._serialized_options = b'\262\273\030\002\020\001'
   _globals['_WATCHPAYOUTREQUEST'].fields_by_name['payout_id']._loaded_options = None
   _globals['_WATCHPAYOUTREQUEST'].fields_by_name['payout_id']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_RESOLVEPAYOUTREQUEST'].fields_by_name['payout_id']._loaded_options = None
   _globals['_RESOLVEPAYOUTREQUEST'].fields_by_name['payout_id']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_RESOLVEPAYOUTREQUEST'].fields_by_name['outcome']._loaded_options = None
   _globals['_RESOLVEPAYOUTREQUEST'].fields_by_name['outcome']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_RESOLVEPAYOUTREQUEST']._loaded_options = None
+  _globals['_RESOLVEPAYOUTREQUEST']._serialized_options = b'\262\273\030\002\020\001'
   _globals['_REFUSEPAYOUTREQUEST'].fields_by_name['payout_id']._loaded_options = None
   _globals['_REFUSEPAYOUTREQUEST'].fields_by_name['payout_id']._serialized_options = b'\252\273\030\002\010\001'
-  _globals['_PAYOUTKIND']._serialized_start=913
-  _globals['_PAYOUTKIND']._serialized_end=1027
-  _globals['_PAYOUTSTATUS']._serialized_start=1030
-  _globals['_PAYOUTSTATUS']._serialized_end=1182
-  _globals['_PAYOUTOUTCOME']._serialized_start=1184
-  _globals['_PAYOUTOUTCOME']._serialized_end=1285
+  _globals['_REFUSEPAYOUTREQUEST']._loaded_options = None
+  _globals['_REFUSEPAYOUTREQUEST']._serialized_options = b'\262\273\030\002\020\001'
+  _globals['_PAYOUTKIND']._serialized_start=1299
+  _globals['_PAYOUTKIND']._serialized_end=1413
+  _globals['_PAYOUTSTATUS']._serialized_start=1416
+  _globals['_PAYOUTSTATUS']._serialized_end=1568
+  _globals['_PAYOUTOUTCOME']._serialized_start=1570
+  _globals['_PAYOUTOUTCOME']._serialized_end=1671
   _globals['_PAYOUT']._serialized_start=102
   _globals['_PAYOUT']._serialized_end=440
   _globals['_LISTPAYOUTSREQUEST']._serialized_start=442
   _globals['_LISTPAYOUTSREQUEST']._serialized_end=475
   _globals['_LISTPAYOUTSRESPONSE']._serialized_start=477
   _globals['_LISTPAYOUTSRESPONSE']._serialized_end=534
-  _globals['_CREATEPAYOUTREQUEST']._serialized_start=536
-  _globals['_CREATEPAYOUTREQUEST']._serialized_end=652
-  _globals['_WATCHPAYOUTREQUEST']._serialized_start=654
-  _globals['_WATCHPAYOUTREQUEST']._serialized_end=701
-  _globals['_WATCHPAYOUTRESPONSE']._serialized_start=703
-  _globals['_WATCHPAYOUTRESPONSE']._serialized_end=759
-  _globals['_RESOLVEPAYOUTREQUEST']._serialized_start=761
-  _globals['_RESOLVEPAYOUTREQUEST']._serialized_end=861
-  _globals['_REFUSEPAYOUTREQUEST']._serialized_start=863
-  _globals['_REFUSEPAYOUTREQUEST']._serialized_end=911
+  _globals['_CREATEPAYOUTREQUEST']._serialized_start=537
+  _globals['_CREATEPAYOUTREQUEST']._serialized_end=687
+  _globals['_PREVIEWPAYOUTREQUEST']._serialized_start=689
+  _globals['_PREVIEWPAYOUTREQUEST']._serialized_end=814
+  _globals['_PAYOUTPREVIEW']._serialized_start=817
+  _globals['_PAYOUTPREVIEW']._serialized_end=1022
+  _globals['_WATCHPAYOUTREQUEST']._serialized_start=1024
+  _globals['_WATCHPAYOUTREQUEST']._serialized_end=1071
+  _globals['_WATCHPAYOUTRESPONSE']._serialized_start=1073
+  _globals['_WATCHPAYOUTRESPONSE']._serialized_end=1129
+  _globals['_RESOLVEPAYOUTREQUEST']._serialized_start=1131
+  _globals['_RESOLVEPAYOUTREQUEST']._serialized_end=1239
+  _globals['_REFUSEPAYOUTREQUEST']._serialized_start=1241
+  _globals['_REFUSEPAYOUTREQUEST']._serialized_end=1297
 # @@protoc_insertion_point(module_scope)

@@ -233,6 +233,42 @@ class CreatePayoutRequest(_message.Message):
     MERCHANT_ID_FIELD_NUMBER: _builtins.int
     ASSET_FIELD_NUMBER: _builtins.int
     AMOUNT_FIELD_NUMBER: _builtins.int
+    ACCOUNT_FIELD_NUMBER: _builtins.int
+    merchant_id: _builtins.str
+    """Merchant id."""
+    asset: _builtins.str
+    """CAIP-19 asset."""
+    amount: _builtins.str
+    """Minor units of the asset, in decimal digits; empty means all that is owed and not asked for."""
+    account: _builtins.str
+    """CAIP-10 account that it has to go to; refused if the merchant's destination is another one by
+    now. Empty means whichever it is.
+    """
+    def __init__(
+        self,
+        *,
+        merchant_id: _builtins.str = ...,
+        asset: _builtins.str = ...,
+        amount: _builtins.str = ...,
+        account: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "amount", b"amount", "asset", b"asset", "merchant_id", b"merchant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreatePayoutRequest: _TypeAlias = CreatePayoutRequest  # noqa: Y015
+
+@_typing.final
+class PreviewPayoutRequest(_message.Message):
+    """Asks what CreatePayout would send; nothing is sent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MERCHANT_ID_FIELD_NUMBER: _builtins.int
+    ASSET_FIELD_NUMBER: _builtins.int
+    AMOUNT_FIELD_NUMBER: _builtins.int
     merchant_id: _builtins.str
     """Merchant id."""
     asset: _builtins.str
@@ -252,7 +288,71 @@ class CreatePayoutRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___CreatePayoutRequest: _TypeAlias = CreatePayoutRequest  # noqa: Y015
+Global___PreviewPayoutRequest: _TypeAlias = PreviewPayoutRequest  # noqa: Y015
+
+@_typing.final
+class PayoutPreview(_message.Message):
+    """What a payout would send."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MERCHANT_ID_FIELD_NUMBER: _builtins.int
+    MERCHANT_NAME_FIELD_NUMBER: _builtins.int
+    LIVE_FIELD_NUMBER: _builtins.int
+    ASSET_FIELD_NUMBER: _builtins.int
+    SYMBOL_FIELD_NUMBER: _builtins.int
+    DECIMALS_FIELD_NUMBER: _builtins.int
+    AMOUNT_FIELD_NUMBER: _builtins.int
+    OWED_FIELD_NUMBER: _builtins.int
+    ACCOUNT_FIELD_NUMBER: _builtins.int
+    FEE_PAYER_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    merchant_id: _builtins.str
+    """Merchant id."""
+    merchant_name: _builtins.str
+    """Its name."""
+    live: _builtins.bool
+    """False for test data."""
+    asset: _builtins.str
+    """CAIP-19 asset."""
+    symbol: _builtins.str
+    """The asset's symbol; empty if no chain of the settings has the asset, or Florin does not run."""
+    decimals: _builtins.int
+    """How many digits of an amount are behind the point; 0 without a symbol."""
+    amount: _builtins.str
+    """Minor units that would be sent, in decimal digits."""
+    owed: _builtins.str
+    """Minor units that the merchant is owed and has not asked for, in decimal digits."""
+    account: _builtins.str
+    """CAIP-10 account that would receive: the merchant's settlement destination."""
+    fee_payer: _builtins.str
+    """CAIP-10 account that would pay the network fee, in the chain's own coin; the merchant gets the
+    whole amount. Empty if Florin does not run, or the treasury's key is not here.
+    """
+    problem: _builtins.str
+    """What would keep it from being sent now; empty if nothing would."""
+    def __init__(
+        self,
+        *,
+        merchant_id: _builtins.str = ...,
+        merchant_name: _builtins.str = ...,
+        live: _builtins.bool = ...,
+        asset: _builtins.str = ...,
+        symbol: _builtins.str = ...,
+        decimals: _builtins.int = ...,
+        amount: _builtins.str = ...,
+        owed: _builtins.str = ...,
+        account: _builtins.str = ...,
+        fee_payer: _builtins.str = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "amount", b"amount", "asset", b"asset", "decimals", b"decimals", "fee_payer", b"fee_payer", "live", b"live", "merchant_id", b"merchant_id", "merchant_name", b"merchant_name", "owed", b"owed", "problem", b"problem", "symbol", b"symbol"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PayoutPreview: _TypeAlias = PayoutPreview  # noqa: Y015
 
 @_typing.final
 class WatchPayoutRequest(_message.Message):
@@ -279,7 +379,7 @@ Global___WatchPayoutRequest: _TypeAlias = WatchPayoutRequest  # noqa: Y015
 @_typing.final
 class WatchPayoutResponse(_message.Message):
     """One state of a payout. The first message is the state now; each later one is another one. The
-    stream ends with OK after a final state.
+    stream ends with OK after a final state, with UNAVAILABLE when the server stops before.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -52,12 +52,14 @@ class GetReceiptResponse(_message.Message):
     ISSUED_AT_FIELD_NUMBER: _builtins.int
     PAGE_URL_FIELD_NUMBER: _builtins.int
     receipt: _builtins.str
-    """The signed statement: a JWS in compact form, of the type florin-receipt+jwt."""
+    """The signed statement: a JWS in compact form, of the type florin-receipt+jwt. It includes the
+    merchant's order reference, which public receipts leave out.
+    """
     key_id: _builtins.str
     """The key that signed it, as the key set at /.well-known/jwks.json names it."""
     page_url: _builtins.str
-    """The buyer's page, with the account that paid in its query: it shows the receipt and has it for
-    download.
+    """The buyer's page, with the account that paid in its query: it shows the public receipt and has
+    it for download.
     """
     @_builtins.property
     def issued_at(self) -> _timestamp_pb2.Timestamp:

@@ -27,7 +27,7 @@ from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66lorin/v1/refund.proto\x12\tflorin.v1\x1a\x15\x66lorin/v1/money.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x02\n\x06Refund\x12\x11\n\trefund_id\x18\x01 \x01(\t\x12/\n\x06status\x18\x02 \x01(\x0e\x32\x17.florin.v1.RefundStatusB\x06\xaa\xbb\x18\x02\x08\x01\x12)\n\x06\x61mount\x18\x03 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02\x08\x01\x12\x1a\n\x05tx_id\x18\x04 \x01(\tB\x06\xaa\xbb\x18\x02@\x01H\x00\x88\x01\x01\x12\x36\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xaa\xbb\x18\x02\x08\x01\x12\x38\n\x0c\x63ompleted_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xaa\xbb\x18\x02@\x01\x42\x08\n\x06_tx_id\"J\n\x13\x43reateRefundRequest\x12\x33\n\npayment_id\x18\x01 \x01(\tB\x1f\xaa\xbb\x18\x1b\x08\x01\"\x17pay_[A-Za-z0-9_-]{1,60}\"(\n\x12WatchRefundRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\"@\n\x13WatchRefundResponse\x12)\n\x06refund\x18\x01 \x01(\x0b\x32\x11.florin.v1.RefundB\x06\xaa\xbb\x18\x02\x08\x01\"\x94\x01\n\x14\x43reateRefundResponse\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x11\n\trefund_id\x18\x02 \x01(\t\x12/\n\x06status\x18\x03 \x01(\x0e\x32\x17.florin.v1.RefundStatusB\x06\xaa\xbb\x18\x02\x08\x01\x12\x1a\n\x05tx_id\x18\x04 \x01(\tB\x06\xaa\xbb\x18\x02@\x01H\x00\x88\x01\x01\x42\x08\n\x06_tx_id*\x9d\x01\n\x0cRefundStatus\x12\x1d\n\x19REFUND_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15REFUND_STATUS_PENDING\x10\x01\x12\x1c\n\x18REFUND_STATUS_PROCESSING\x10\x02\x12\x1b\n\x17REFUND_STATUS_SUCCEEDED\x10\x03\x12\x18\n\x14REFUND_STATUS_FAILED\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66lorin/v1/refund.proto\x12\tflorin.v1\x1a\x15\x66lorin/v1/money.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x02\n\x06Refund\x12\x11\n\trefund_id\x18\x01 \x01(\t\x12/\n\x06status\x18\x02 \x01(\x0e\x32\x17.florin.v1.RefundStatusB\x06\xaa\xbb\x18\x02\x08\x01\x12)\n\x06\x61mount\x18\x03 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02\x08\x01\x12\x1a\n\x05tx_id\x18\x04 \x01(\tB\x06\xaa\xbb\x18\x02@\x01H\x00\x88\x01\x01\x12\x36\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xaa\xbb\x18\x02\x08\x01\x12\x38\n\x0c\x63ompleted_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xaa\xbb\x18\x02@\x01\x12\x1b\n\x06reason\x18\x07 \x01(\tB\x06\xaa\xbb\x18\x02@\x01H\x01\x88\x01\x01\x12\x31\n\x0epayment_amount\x18\x08 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02@\x01\x42\x08\n\x06_tx_idB\t\n\x07_reason\"\xd1\x01\n\x0bRefundTotal\x12)\n\x06\x61mount\x18\x01 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02\x08\x01\x12\x31\n\x0epayment_amount\x18\x02 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02\x08\x01\x12-\n\nrefundable\x18\x03 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02\x08\x01\x12\x35\n\x12payment_refundable\x18\x04 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02\x08\x01\"M\n\x0cRefundAmount\x12\x19\n\x04unit\x18\x01 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\xac\x02p\x01\x12\x1a\n\x05value\x18\x02 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\xac\x02p\x01:\x06\xb2\xbb\x18\x02\x10\x01\"\xa8\x01\n\x13\x43reateRefundRequest\x12\x33\n\npayment_id\x18\x01 \x01(\tB\x1f\xaa\xbb\x18\x1b\x08\x01\"\x17pay_[A-Za-z0-9_-]{1,60}\x12\'\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x17.florin.v1.RefundAmount\x12 \n\x06reason\x18\x03 \x01(\tB\x0b\xaa\xbb\x18\x07\x10\x01\x18\x80\x02p\x01H\x00\x88\x01\x01:\x06\xb2\xbb\x18\x02\x10\x01\x42\t\n\x07_reason\"V\n\x12WatchRefundRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x1e\n\trefund_id\x18\x02 \x01(\tB\x06\xaa\xbb\x18\x02\x18@H\x00\x88\x01\x01\x42\x0c\n\n_refund_id\"@\n\x13WatchRefundResponse\x12)\n\x06refund\x18\x01 \x01(\x0b\x32\x11.florin.v1.RefundB\x06\xaa\xbb\x18\x02\x08\x01\"\xf2\x01\n\x14\x43reateRefundResponse\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x11\n\trefund_id\x18\x02 \x01(\t\x12/\n\x06status\x18\x03 \x01(\x0e\x32\x17.florin.v1.RefundStatusB\x06\xaa\xbb\x18\x02\x08\x01\x12\x1a\n\x05tx_id\x18\x04 \x01(\tB\x06\xaa\xbb\x18\x02@\x01H\x00\x88\x01\x01\x12)\n\x06\x61mount\x18\x05 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02@\x01\x12\x31\n\x0epayment_amount\x18\x06 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02@\x01\x42\x08\n\x06_tx_id*\x9d\x01\n\x0cRefundStatus\x12\x1d\n\x19REFUND_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15REFUND_STATUS_PENDING\x10\x01\x12\x1c\n\x18REFUND_STATUS_PROCESSING\x10\x02\x12\x1b\n\x17REFUND_STATUS_SUCCEEDED\x10\x03\x12\x18\n\x14REFUND_STATUS_FAILED\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,24 +44,56 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REFUND'].fields_by_name['created_at']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_REFUND'].fields_by_name['completed_at']._loaded_options = None
   _globals['_REFUND'].fields_by_name['completed_at']._serialized_options = b'\252\273\030\002@\001'
+  _globals['_REFUND'].fields_by_name['reason']._loaded_options = None
+  _globals['_REFUND'].fields_by_name['reason']._serialized_options = b'\252\273\030\002@\001'
+  _globals['_REFUND'].fields_by_name['payment_amount']._loaded_options = None
+  _globals['_REFUND'].fields_by_name['payment_amount']._serialized_options = b'\252\273\030\002@\001'
+  _globals['_REFUNDTOTAL'].fields_by_name['amount']._loaded_options = None
+  _globals['_REFUNDTOTAL'].fields_by_name['amount']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_REFUNDTOTAL'].fields_by_name['payment_amount']._loaded_options = None
+  _globals['_REFUNDTOTAL'].fields_by_name['payment_amount']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_REFUNDTOTAL'].fields_by_name['refundable']._loaded_options = None
+  _globals['_REFUNDTOTAL'].fields_by_name['refundable']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_REFUNDTOTAL'].fields_by_name['payment_refundable']._loaded_options = None
+  _globals['_REFUNDTOTAL'].fields_by_name['payment_refundable']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_REFUNDAMOUNT'].fields_by_name['unit']._loaded_options = None
+  _globals['_REFUNDAMOUNT'].fields_by_name['unit']._serialized_options = b'\252\273\030\007\010\001\030\254\002p\001'
+  _globals['_REFUNDAMOUNT'].fields_by_name['value']._loaded_options = None
+  _globals['_REFUNDAMOUNT'].fields_by_name['value']._serialized_options = b'\252\273\030\007\010\001\030\254\002p\001'
+  _globals['_REFUNDAMOUNT']._loaded_options = None
+  _globals['_REFUNDAMOUNT']._serialized_options = b'\262\273\030\002\020\001'
   _globals['_CREATEREFUNDREQUEST'].fields_by_name['payment_id']._loaded_options = None
   _globals['_CREATEREFUNDREQUEST'].fields_by_name['payment_id']._serialized_options = b'\252\273\030\033\010\001\"\027pay_[A-Za-z0-9_-]{1,60}'
+  _globals['_CREATEREFUNDREQUEST'].fields_by_name['reason']._loaded_options = None
+  _globals['_CREATEREFUNDREQUEST'].fields_by_name['reason']._serialized_options = b'\252\273\030\007\020\001\030\200\002p\001'
+  _globals['_CREATEREFUNDREQUEST']._loaded_options = None
+  _globals['_CREATEREFUNDREQUEST']._serialized_options = b'\262\273\030\002\020\001'
+  _globals['_WATCHREFUNDREQUEST'].fields_by_name['refund_id']._loaded_options = None
+  _globals['_WATCHREFUNDREQUEST'].fields_by_name['refund_id']._serialized_options = b'\252\273\030\002\030@'
   _globals['_WATCHREFUNDRESPONSE'].fields_by_name['refund']._loaded_options = None
   _globals['_WATCHREFUNDRESPONSE'].fields_by_name['refund']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_CREATEREFUNDRESPONSE'].fields_by_name['status']._loaded_options = None
   _globals['_CREATEREFUNDRESPONSE'].fields_by_name['status']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_CREATEREFUNDRESPONSE'].fields_by_name['tx_id']._loaded_options = None
   _globals['_CREATEREFUNDRESPONSE'].fields_by_name['tx_id']._serialized_options = b'\252\273\030\002@\001'
-  _globals['_REFUNDSTATUS']._serialized_start=734
-  _globals['_REFUNDSTATUS']._serialized_end=891
+  _globals['_CREATEREFUNDRESPONSE'].fields_by_name['amount']._loaded_options = None
+  _globals['_CREATEREFUNDRESPONSE'].fields_by_name['amount']._serialized_options = b'\252\273\030\002@\001'
+  _globals['_CREATEREFUNDRESPONSE'].fields_by_name['payment_amount']._loaded_options = None
+  _globals['_CREATEREFUNDRESPONSE'].fields_by_name['payment_amount']._serialized_options = b'\252\273\030\002@\001'
+  _globals['_REFUNDSTATUS']._serialized_start=1351
+  _globals['_REFUNDSTATUS']._serialized_end=1508
   _globals['_REFUND']._serialized_start=125
-  _globals['_REFUND']._serialized_end=396
-  _globals['_CREATEREFUNDREQUEST']._serialized_start=398
-  _globals['_CREATEREFUNDREQUEST']._serialized_end=472
-  _globals['_WATCHREFUNDREQUEST']._serialized_start=474
-  _globals['_WATCHREFUNDREQUEST']._serialized_end=514
-  _globals['_WATCHREFUNDRESPONSE']._serialized_start=516
-  _globals['_WATCHREFUNDRESPONSE']._serialized_end=580
-  _globals['_CREATEREFUNDRESPONSE']._serialized_start=583
-  _globals['_CREATEREFUNDRESPONSE']._serialized_end=731
+  _globals['_REFUND']._serialized_end=487
+  _globals['_REFUNDTOTAL']._serialized_start=490
+  _globals['_REFUNDTOTAL']._serialized_end=699
+  _globals['_REFUNDAMOUNT']._serialized_start=701
+  _globals['_REFUNDAMOUNT']._serialized_end=778
+  _globals['_CREATEREFUNDREQUEST']._serialized_start=781
+  _globals['_CREATEREFUNDREQUEST']._serialized_end=949
+  _globals['_WATCHREFUNDREQUEST']._serialized_start=951
+  _globals['_WATCHREFUNDREQUEST']._serialized_end=1037
+  _globals['_WATCHREFUNDRESPONSE']._serialized_start=1039
+  _globals['_WATCHREFUNDRESPONSE']._serialized_end=1103
+  _globals['_CREATEREFUNDRESPONSE']._serialized_start=1106
+  _globals['_CREATEREFUNDRESPONSE']._serialized_end=1348
 # @@protoc_insertion_point(module_scope)

@@ -63,15 +63,19 @@ class Refund(_message.Message):
     TX_ID_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     COMPLETED_AT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    PAYMENT_AMOUNT_FIELD_NUMBER: _builtins.int
     refund_id: _builtins.str
     """Refund id."""
     status: Global___RefundStatus.ValueType
     """Where it stands."""
     tx_id: _builtins.str
     """Transaction hash; unset until sent."""
+    reason: _builtins.str
+    """Why, in the merchant's words; unset if none was given."""
     @_builtins.property
     def amount(self) -> _money_pb2.Amount:
-        """What is paid back, in token units."""
+        """What is paid back, in units of the token that was paid."""
 
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
@@ -80,6 +84,10 @@ class Refund(_message.Message):
     @_builtins.property
     def completed_at(self) -> _timestamp_pb2.Timestamp:
         """When it became final; unset until then."""
+
+    @_builtins.property
+    def payment_amount(self) -> _money_pb2.Amount:
+        """The same in the payment's own unit, at the payment's own rate: what it was worth when paid."""
 
     def __init__(
         self,
@@ -90,65 +98,162 @@ class Refund(_message.Message):
         tx_id: _builtins.str | None = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         completed_at: _timestamp_pb2.Timestamp | None = ...,
+        reason: _builtins.str | None = ...,
+        payment_amount: _money_pb2.Amount | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id", "amount", b"amount", "completed_at", b"completed_at", "created_at", b"created_at", "tx_id", b"tx_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_reason", b"_reason", "_tx_id", b"_tx_id", "amount", b"amount", "completed_at", b"completed_at", "created_at", b"created_at", "payment_amount", b"payment_amount", "reason", b"reason", "tx_id", b"tx_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id", "amount", b"amount", "completed_at", b"completed_at", "created_at", b"created_at", "refund_id", b"refund_id", "status", b"status", "tx_id", b"tx_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reason", b"_reason", "_tx_id", b"_tx_id", "amount", b"amount", "completed_at", b"completed_at", "created_at", b"created_at", "payment_amount", b"payment_amount", "reason", b"reason", "refund_id", b"refund_id", "status", b"status", "tx_id", b"tx_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__reason: _TypeAlias = _typing.Literal["reason"]  # noqa: Y015
+    _WhichOneofArgType__reason: _TypeAlias = _typing.Literal["_reason", b"_reason"]  # noqa: Y015
     _WhichOneofReturnType__tx_id: _TypeAlias = _typing.Literal["tx_id"]  # noqa: Y015
     _WhichOneofArgType__tx_id: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reason) -> _WhichOneofReturnType__reason | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tx_id) -> _WhichOneofReturnType__tx_id | None: ...
 
 Global___Refund: _TypeAlias = Refund  # noqa: Y015
 
 @_typing.final
+class RefundTotal(_message.Message):
+    """What the refunds of a payment come to, and what is left of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AMOUNT_FIELD_NUMBER: _builtins.int
+    PAYMENT_AMOUNT_FIELD_NUMBER: _builtins.int
+    REFUNDABLE_FIELD_NUMBER: _builtins.int
+    PAYMENT_REFUNDABLE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def amount(self) -> _money_pb2.Amount:
+        """What they come to, in units of the token that was paid."""
+
+    @_builtins.property
+    def payment_amount(self) -> _money_pb2.Amount:
+        """The same in the payment's own unit."""
+
+    @_builtins.property
+    def refundable(self) -> _money_pb2.Amount:
+        """What is left to refund, in units of the token that was paid."""
+
+    @_builtins.property
+    def payment_refundable(self) -> _money_pb2.Amount:
+        """The most that a refund in the payment's own unit can be now."""
+
+    def __init__(
+        self,
+        *,
+        amount: _money_pb2.Amount | None = ...,
+        payment_amount: _money_pb2.Amount | None = ...,
+        refundable: _money_pb2.Amount | None = ...,
+        payment_refundable: _money_pb2.Amount | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "payment_amount", b"payment_amount", "payment_refundable", b"payment_refundable", "refundable", b"refundable"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "payment_amount", b"payment_amount", "payment_refundable", b"payment_refundable", "refundable", b"refundable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefundTotal: _TypeAlias = RefundTotal  # noqa: Y015
+
+@_typing.final
+class RefundAmount(_message.Message):
+    """How much of a payment to give back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UNIT_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    unit: _builtins.str
+    """"caip19/<asset id>" of the token that was paid, or "iso4217/<code>" if the payment asked for
+    that currency.
+    """
+    value: _builtins.str
+    """Minor units: digits without sign or leading zero, at most 78."""
+    def __init__(
+        self,
+        *,
+        unit: _builtins.str = ...,
+        value: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["unit", b"unit", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefundAmount: _TypeAlias = RefundAmount  # noqa: Y015
+
+@_typing.final
 class CreateRefundRequest(_message.Message):
-    """Asks for a refund."""
+    """Asks for a refund. Members that it does not have are refused."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PAYMENT_ID_FIELD_NUMBER: _builtins.int
+    AMOUNT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     payment_id: _builtins.str
     """The payment, which must have succeeded."""
+    reason: _builtins.str
+    """Why, for the merchant's own records."""
+    @_builtins.property
+    def amount(self) -> Global___RefundAmount:
+        """How much; unset means all that was paid, which only the first refund of a payment can give. An
+        amount in the payment's currency is converted at the payment's own rate and rounded down.
+        """
+
     def __init__(
         self,
         *,
         payment_id: _builtins.str = ...,
+        amount: Global___RefundAmount | None = ...,
+        reason: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_reason", b"_reason", "amount", b"amount", "reason", b"reason"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["payment_id", b"payment_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reason", b"_reason", "amount", b"amount", "payment_id", b"payment_id", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__reason: _TypeAlias = _typing.Literal["reason"]  # noqa: Y015
+    _WhichOneofArgType__reason: _TypeAlias = _typing.Literal["_reason", b"_reason"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reason) -> _WhichOneofReturnType__reason | None: ...
 
 Global___CreateRefundRequest: _TypeAlias = CreateRefundRequest  # noqa: Y015
 
 @_typing.final
 class WatchRefundRequest(_message.Message):
-    """Asks for the changes of a payment's refund."""
+    """Asks for the changes of a payment's refund: its newest one, or the one that is named."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PAYMENT_ID_FIELD_NUMBER: _builtins.int
+    REFUND_ID_FIELD_NUMBER: _builtins.int
     payment_id: _builtins.str
     """Payment id, or a link that holds one."""
+    refund_id: _builtins.str
+    """Refund id; unset means the newest refund of the payment."""
     def __init__(
         self,
         *,
         payment_id: _builtins.str = ...,
+        refund_id: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_refund_id", b"_refund_id", "refund_id", b"refund_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["payment_id", b"payment_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_refund_id", b"_refund_id", "payment_id", b"payment_id", "refund_id", b"refund_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__refund_id: _TypeAlias = _typing.Literal["refund_id"]  # noqa: Y015
+    _WhichOneofArgType__refund_id: _TypeAlias = _typing.Literal["_refund_id", b"_refund_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__refund_id) -> _WhichOneofReturnType__refund_id | None: ...
 
 Global___WatchRefundRequest: _TypeAlias = WatchRefundRequest  # noqa: Y015
 
 @_typing.final
 class WatchRefundResponse(_message.Message):
     """One state of a refund. The first message is the state now; each later one is another one. The
-    stream ends with OK after a final state.
+    stream ends with OK after a final state, with UNAVAILABLE when the server stops before.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -181,6 +286,8 @@ class CreateRefundResponse(_message.Message):
     REFUND_ID_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
     TX_ID_FIELD_NUMBER: _builtins.int
+    AMOUNT_FIELD_NUMBER: _builtins.int
+    PAYMENT_AMOUNT_FIELD_NUMBER: _builtins.int
     payment_id: _builtins.str
     """The payment."""
     refund_id: _builtins.str
@@ -189,6 +296,14 @@ class CreateRefundResponse(_message.Message):
     """Where it stands; pending at first."""
     tx_id: _builtins.str
     """Transaction hash; unset until sent."""
+    @_builtins.property
+    def amount(self) -> _money_pb2.Amount:
+        """What is paid back, in units of the token that was paid."""
+
+    @_builtins.property
+    def payment_amount(self) -> _money_pb2.Amount:
+        """The same in the payment's own unit, at the payment's own rate."""
+
     def __init__(
         self,
         *,
@@ -196,10 +311,12 @@ class CreateRefundResponse(_message.Message):
         refund_id: _builtins.str = ...,
         status: Global___RefundStatus.ValueType = ...,
         tx_id: _builtins.str | None = ...,
+        amount: _money_pb2.Amount | None = ...,
+        payment_amount: _money_pb2.Amount | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id", "tx_id", b"tx_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id", "amount", b"amount", "payment_amount", b"payment_amount", "tx_id", b"tx_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id", "payment_id", b"payment_id", "refund_id", b"refund_id", "status", b"status", "tx_id", b"tx_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id", "amount", b"amount", "payment_amount", b"payment_amount", "payment_id", b"payment_id", "refund_id", b"refund_id", "status", b"status", "tx_id", b"tx_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__tx_id: _TypeAlias = _typing.Literal["tx_id"]  # noqa: Y015
     _WhichOneofArgType__tx_id: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id"]  # noqa: Y015

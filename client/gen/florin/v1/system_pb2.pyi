@@ -112,7 +112,7 @@ class ChainStatus(_message.Message):
 
     @_builtins.property
     def failed_gas(self) -> Global___FailedGas:
-        """What relayers lost on payments that were not paid; on chains without gas nothing counts."""
+        """What relayers lost on payments that were not paid."""
 
     @_builtins.property
     def conditions(self) -> _containers.RepeatedCompositeFieldContainer[_condition_pb2.Condition]:
@@ -141,7 +141,9 @@ Global___ChainStatus: _TypeAlias = ChainStatus  # noqa: Y015
 
 @_typing.final
 class FailedGas(_message.Message):
-    """Gas that relayers spent in this hour of the clock without being paid for it, and its budgets."""
+    """Gas that relayers spent in this hour of the clock without being paid for it, and its budgets.
+    On Solana the units are lamports of fees, and the budgets apply to all payments.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -4,7 +4,9 @@ isort:skip_file
 Webhooks: a merchant's back end is told of every change, without holding a connection."""
 
 from collections import abc as _abc
-from florin.v1 import merchant_pb2 as _merchant_pb2
+from florin.v1 import money_pb2 as _money_pb2
+from florin.v1 import payment_pb2 as _payment_pb2
+from florin.v1 import refund_pb2 as _refund_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
@@ -78,14 +80,14 @@ class WebhookEndpoint(_message.Message):
     paused_reason: _builtins.str
     """Why it is paused; unset if it is not."""
     api_version: _builtins.str
-    """The version of the API that its bodies are in."""
+    """The version of the format of its bodies."""
     live: _builtins.bool
     """False for test payments."""
     failures: _builtins.int
     """Attempts that failed since the last one that succeeded."""
     @_builtins.property
     def events(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The types of events that it hears of; empty for all of them."""
+        """The types of events that it receives, or `*` for all. Empty means the types of payments."""
 
     @_builtins.property
     def failing_since(self) -> _timestamp_pb2.Timestamp:
@@ -182,7 +184,9 @@ class CreateWebhookEndpointRequest(_message.Message):
     """The owner's own words."""
     @_builtins.property
     def events(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The types of events that it is to hear of; empty means all of them."""
+        """The types of events to receive, or `*` for all. Empty means the types of payments; those of
+        refunds are sent only to endpoints that name them.
+        """
 
     def __init__(
         self,
@@ -289,14 +293,14 @@ Global___GetWebhookEndpointRequest: _TypeAlias = GetWebhookEndpointRequest  # no
 
 @_typing.final
 class WebhookEvents(_message.Message):
-    """The types of events that an endpoint hears of."""
+    """The types of events that an endpoint receives."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TYPES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The types; empty means all of them."""
+        """The types, or `*` for all. Empty means the types of payments."""
 
     def __init__(
         self,
@@ -513,9 +517,7 @@ class WebhookAttempt(_message.Message):
     payment_id: _builtins.str
     """The payment."""
     version: _builtins.int
-    """The event's place among those of its payment: the version that the payment came to. Those of its
-    refund follow its last version.
-    """
+    """The `payment_state_version` of the event."""
     duration_ms: _builtins.int
     """How long it took, in milliseconds."""
     succeeded: _builtins.bool
@@ -573,7 +575,7 @@ class ReplayWebhookRequest(_message.Message):
     payment_id: _builtins.str
     """The payment."""
     from_version: _builtins.int
-    """From this version on, or from a later place, as attempts tell it; 0 means from the start."""
+    """From this `payment_state_version` on; 0 means from the start."""
     def __init__(
         self,
         *,
@@ -600,7 +602,7 @@ class ReplayWebhookResponse(_message.Message):
     payment_id: _builtins.str
     """The payment."""
     to_version: _builtins.int
-    """The newest version, or place, up to which they are told."""
+    """The newest `payment_state_version`, which is sent last."""
     def __init__(
         self,
         *,
@@ -799,43 +801,484 @@ Global___TakenWebhook: _TypeAlias = TakenWebhook  # noqa: Y015
 
 @_typing.final
 class WebhookEvent(_message.Message):
-    """What an endpoint is told: the body of a webhook."""
+    """The body of a webhook: one event with a snapshot of its payment."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    ID_FIELD_NUMBER: _builtins.int
     TYPE_FIELD_NUMBER: _builtins.int
-    TIMESTAMP_FIELD_NUMBER: _builtins.int
     API_VERSION_FIELD_NUMBER: _builtins.int
-    DATA_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    PAYMENT_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Event id; the same on every delivery, to drop repeats."""
     type: _builtins.str
-    """payment.created, payment.processing, payment.succeeded, payment.failed, payment.expired or
-    payment.cancelled; refund.pending, refund.processing, refund.succeeded or refund.failed. More
-    may come.
+    """payment.created, payment.processing, payment.succeeded, payment.failed, payment.expired,
+    payment.cancelled or payment.settled; refund.pending, refund.processing, refund.succeeded or
+    refund.failed. More types may be added.
     """
     api_version: _builtins.str
-    """The version of the API that the body is in."""
+    """The version of this format: 2026-05-18."""
     @_builtins.property
-    def timestamp(self) -> _timestamp_pb2.Timestamp:
+    def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it happened."""
 
     @_builtins.property
-    def data(self) -> _merchant_pb2.PaymentDetail:
-        """The payment as it was then, as GET /v1/payments/{paymentId} tells it; with its refund from the
-        first event of that on.
-        """
+    def payment(self) -> Global___WebhookPayment:
+        """The payment as it was then."""
 
     def __init__(
         self,
         *,
+        id: _builtins.str = ...,
         type: _builtins.str = ...,
-        timestamp: _timestamp_pb2.Timestamp | None = ...,
         api_version: _builtins.str = ...,
-        data: _merchant_pb2.PaymentDetail | None = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        payment: Global___WebhookPayment | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "timestamp", b"timestamp"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "payment", b"payment"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_version", b"api_version", "data", b"data", "timestamp", b"timestamp", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_version", b"api_version", "created_at", b"created_at", "id", b"id", "payment", b"payment", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WebhookEvent: _TypeAlias = WebhookEvent  # noqa: Y015
+
+@_typing.final
+class WebhookPayment(_message.Message):
+    """A payment as it was when an event happened. Every type of event has the same members."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAYMENT_ID_FIELD_NUMBER: _builtins.int
+    MERCHANT_ID_FIELD_NUMBER: _builtins.int
+    LIVE_FIELD_NUMBER: _builtins.int
+    PAYMENT_STATE_VERSION_FIELD_NUMBER: _builtins.int
+    REFERENCE_ID_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    IS_FINAL_FIELD_NUMBER: _builtins.int
+    AMOUNT_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    PROCESSING_FIELD_NUMBER: _builtins.int
+    SUCCESS_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    CANCELLED_FIELD_NUMBER: _builtins.int
+    EXPIRED_FIELD_NUMBER: _builtins.int
+    SETTLED_FIELD_NUMBER: _builtins.int
+    REFUNDS_FIELD_NUMBER: _builtins.int
+    payment_id: _builtins.str
+    """Payment id."""
+    merchant_id: _builtins.str
+    """The merchant that is paid."""
+    live: _builtins.bool
+    """False for test payments."""
+    payment_state_version: _builtins.int
+    """0 for the first event, and higher with every event of the payment."""
+    reference_id: _builtins.str
+    """The merchant's own order reference; empty if none was given."""
+    status: _payment_pb2.PaymentStatus.ValueType
+    """The status of the payment. A settled payment is `succeeded`."""
+    is_final: _builtins.bool
+    """True if the status never changes again."""
+    @_builtins.property
+    def amount(self) -> _money_pb2.AmountValue:
+        """What the merchant asked for."""
+
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When the payment was created."""
+
+    @_builtins.property
+    def expires_at(self) -> _timestamp_pb2.Timestamp:
+        """From when on it can no longer be confirmed."""
+
+    @_builtins.property
+    def processing(self) -> Global___WebhookProcessing:
+        """Set once the buyer committed to an option."""
+
+    @_builtins.property
+    def success(self) -> Global___WebhookSuccess:
+        """Set once the payment succeeded."""
+
+    @_builtins.property
+    def failed(self) -> Global___WebhookFailure:
+        """Set once the payment failed."""
+
+    @_builtins.property
+    def cancelled(self) -> Global___WebhookCancellation:
+        """Set once the payment was cancelled."""
+
+    @_builtins.property
+    def expired(self) -> Global___WebhookExpiry:
+        """Set once the payment expired."""
+
+    @_builtins.property
+    def settled(self) -> Global___WebhookSettlement:
+        """Set once the merchant received its money."""
+
+    @_builtins.property
+    def refunds(self) -> _containers.RepeatedCompositeFieldContainer[Global___WebhookRefund]:
+        """The refunds of the payment, in the order of their creation."""
+
+    def __init__(
+        self,
+        *,
+        payment_id: _builtins.str = ...,
+        merchant_id: _builtins.str = ...,
+        live: _builtins.bool = ...,
+        payment_state_version: _builtins.int = ...,
+        reference_id: _builtins.str = ...,
+        status: _payment_pb2.PaymentStatus.ValueType = ...,
+        is_final: _builtins.bool = ...,
+        amount: _money_pb2.AmountValue | None = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        expires_at: _timestamp_pb2.Timestamp | None = ...,
+        processing: Global___WebhookProcessing | None = ...,
+        success: Global___WebhookSuccess | None = ...,
+        failed: Global___WebhookFailure | None = ...,
+        cancelled: Global___WebhookCancellation | None = ...,
+        expired: Global___WebhookExpiry | None = ...,
+        settled: Global___WebhookSettlement | None = ...,
+        refunds: _abc.Iterable[Global___WebhookRefund] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "cancelled", b"cancelled", "created_at", b"created_at", "expired", b"expired", "expires_at", b"expires_at", "failed", b"failed", "processing", b"processing", "settled", b"settled", "success", b"success"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "cancelled", b"cancelled", "created_at", b"created_at", "expired", b"expired", "expires_at", b"expires_at", "failed", b"failed", "is_final", b"is_final", "live", b"live", "merchant_id", b"merchant_id", "payment_id", b"payment_id", "payment_state_version", b"payment_state_version", "processing", b"processing", "reference_id", b"reference_id", "refunds", b"refunds", "settled", b"settled", "status", b"status", "success", b"success"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WebhookPayment: _TypeAlias = WebhookPayment  # noqa: Y015
+
+@_typing.final
+class WebhookProcessing(_message.Message):
+    """How a buyer pays."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROCESSING_AT_FIELD_NUMBER: _builtins.int
+    OPTION_AMOUNT_FIELD_NUMBER: _builtins.int
+    FEE_FIELD_NUMBER: _builtins.int
+    SETTLEMENT_AMOUNT_FIELD_NUMBER: _builtins.int
+    BUYER_CAIP10_FIELD_NUMBER: _builtins.int
+    CHAIN_CAIP2_FIELD_NUMBER: _builtins.int
+    buyer_caip10: _builtins.str
+    """The account that pays, in CAIP-10; unset if no account does."""
+    chain_caip2: _builtins.str
+    """The chain on which it is paid, in CAIP-2."""
+    @_builtins.property
+    def processing_at(self) -> _timestamp_pb2.Timestamp:
+        """When the buyer committed."""
+
+    @_builtins.property
+    def option_amount(self) -> _money_pb2.AmountValue:
+        """What the buyer pays, fee included."""
+
+    @_builtins.property
+    def fee(self) -> Global___WebhookFee:
+        """What the operator keeps of it; unset if nothing."""
+
+    @_builtins.property
+    def settlement_amount(self) -> _money_pb2.AmountValue:
+        """What the merchant is expected to receive."""
+
+    def __init__(
+        self,
+        *,
+        processing_at: _timestamp_pb2.Timestamp | None = ...,
+        option_amount: _money_pb2.AmountValue | None = ...,
+        fee: Global___WebhookFee | None = ...,
+        settlement_amount: _money_pb2.AmountValue | None = ...,
+        buyer_caip10: _builtins.str | None = ...,
+        chain_caip2: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_buyer_caip10", b"_buyer_caip10", "buyer_caip10", b"buyer_caip10", "fee", b"fee", "option_amount", b"option_amount", "processing_at", b"processing_at", "settlement_amount", b"settlement_amount"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_buyer_caip10", b"_buyer_caip10", "buyer_caip10", b"buyer_caip10", "chain_caip2", b"chain_caip2", "fee", b"fee", "option_amount", b"option_amount", "processing_at", b"processing_at", "settlement_amount", b"settlement_amount"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__buyer_caip10: _TypeAlias = _typing.Literal["buyer_caip10"]  # noqa: Y015
+    _WhichOneofArgType__buyer_caip10: _TypeAlias = _typing.Literal["_buyer_caip10", b"_buyer_caip10"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__buyer_caip10) -> _WhichOneofReturnType__buyer_caip10 | None: ...
+
+Global___WebhookProcessing: _TypeAlias = WebhookProcessing  # noqa: Y015
+
+@_typing.final
+class WebhookFee(_message.Message):
+    """A fee, and how it was computed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    BASE_AMOUNT_FIELD_NUMBER: _builtins.int
+    PERCENT_FIELD_NUMBER: _builtins.int
+    PERCENT_AMOUNT_FIELD_NUMBER: _builtins.int
+    TOTAL_AMOUNT_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """`base_plus_percent`. More kinds may be added."""
+    @_builtins.property
+    def base_amount(self) -> _money_pb2.AmountValue:
+        """The fixed part."""
+
+    @_builtins.property
+    def percent(self) -> Global___WebhookFraction:
+        """The share of the option's amount, as a fraction of 1."""
+
+    @_builtins.property
+    def percent_amount(self) -> _money_pb2.AmountValue:
+        """The share, rounded up."""
+
+    @_builtins.property
+    def total_amount(self) -> _money_pb2.AmountValue:
+        """Both parts together."""
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        base_amount: _money_pb2.AmountValue | None = ...,
+        percent: Global___WebhookFraction | None = ...,
+        percent_amount: _money_pb2.AmountValue | None = ...,
+        total_amount: _money_pb2.AmountValue | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["base_amount", b"base_amount", "percent", b"percent", "percent_amount", b"percent_amount", "total_amount", b"total_amount"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_amount", b"base_amount", "kind", b"kind", "percent", b"percent", "percent_amount", b"percent_amount", "total_amount", b"total_amount"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WebhookFee: _TypeAlias = WebhookFee  # noqa: Y015
+
+@_typing.final
+class WebhookFraction(_message.Message):
+    """An exact fraction."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMERATOR_FIELD_NUMBER: _builtins.int
+    DENOMINATOR_FIELD_NUMBER: _builtins.int
+    numerator: _builtins.str
+    """An integer in decimal digits."""
+    denominator: _builtins.str
+    """An integer in decimal digits, above zero."""
+    def __init__(
+        self,
+        *,
+        numerator: _builtins.str = ...,
+        denominator: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["denominator", b"denominator", "numerator", b"numerator"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WebhookFraction: _TypeAlias = WebhookFraction  # noqa: Y015
+
+@_typing.final
+class WebhookSuccess(_message.Message):
+    """A payment succeeded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUCCEEDED_AT_FIELD_NUMBER: _builtins.int
+    TX_ID_FIELD_NUMBER: _builtins.int
+    tx_id: _builtins.str
+    """The transaction that paid; unset if there was none."""
+    @_builtins.property
+    def succeeded_at(self) -> _timestamp_pb2.Timestamp:
+        """When it succeeded."""
+
+    def __init__(
+        self,
+        *,
+        succeeded_at: _timestamp_pb2.Timestamp | None = ...,
+        tx_id: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id", "succeeded_at", b"succeeded_at", "tx_id", b"tx_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id", "succeeded_at", b"succeeded_at", "tx_id", b"tx_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__tx_id: _TypeAlias = _typing.Literal["tx_id"]  # noqa: Y015
+    _WhichOneofArgType__tx_id: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tx_id) -> _WhichOneofReturnType__tx_id | None: ...
+
+Global___WebhookSuccess: _TypeAlias = WebhookSuccess  # noqa: Y015
+
+@_typing.final
+class WebhookFailure(_message.Message):
+    """A payment failed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAILED_AT_FIELD_NUMBER: _builtins.int
+    FAILURE_REASON_FIELD_NUMBER: _builtins.int
+    failure_reason: _builtins.str
+    """A code or a sentence; unset if the reason is not known."""
+    @_builtins.property
+    def failed_at(self) -> _timestamp_pb2.Timestamp:
+        """When it failed."""
+
+    def __init__(
+        self,
+        *,
+        failed_at: _timestamp_pb2.Timestamp | None = ...,
+        failure_reason: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_failure_reason", b"_failure_reason", "failed_at", b"failed_at", "failure_reason", b"failure_reason"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_failure_reason", b"_failure_reason", "failed_at", b"failed_at", "failure_reason", b"failure_reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__failure_reason: _TypeAlias = _typing.Literal["failure_reason"]  # noqa: Y015
+    _WhichOneofArgType__failure_reason: _TypeAlias = _typing.Literal["_failure_reason", b"_failure_reason"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__failure_reason) -> _WhichOneofReturnType__failure_reason | None: ...
+
+Global___WebhookFailure: _TypeAlias = WebhookFailure  # noqa: Y015
+
+@_typing.final
+class WebhookCancellation(_message.Message):
+    """A payment was cancelled."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CANCELLED_AT_FIELD_NUMBER: _builtins.int
+    CANCELLATION_REASON_FIELD_NUMBER: _builtins.int
+    cancellation_reason: _builtins.str
+    """cancelled_by_user or cancelled_by_merchant; unset if not known."""
+    @_builtins.property
+    def cancelled_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was cancelled."""
+
+    def __init__(
+        self,
+        *,
+        cancelled_at: _timestamp_pb2.Timestamp | None = ...,
+        cancellation_reason: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cancellation_reason", b"_cancellation_reason", "cancellation_reason", b"cancellation_reason", "cancelled_at", b"cancelled_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cancellation_reason", b"_cancellation_reason", "cancellation_reason", b"cancellation_reason", "cancelled_at", b"cancelled_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cancellation_reason: _TypeAlias = _typing.Literal["cancellation_reason"]  # noqa: Y015
+    _WhichOneofArgType__cancellation_reason: _TypeAlias = _typing.Literal["_cancellation_reason", b"_cancellation_reason"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cancellation_reason) -> _WhichOneofReturnType__cancellation_reason | None: ...
+
+Global___WebhookCancellation: _TypeAlias = WebhookCancellation  # noqa: Y015
+
+@_typing.final
+class WebhookExpiry(_message.Message):
+    """A payment expired."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXPIRED_AT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def expired_at(self) -> _timestamp_pb2.Timestamp:
+        """When it expired."""
+
+    def __init__(
+        self,
+        *,
+        expired_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expired_at", b"expired_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expired_at", b"expired_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WebhookExpiry: _TypeAlias = WebhookExpiry  # noqa: Y015
+
+@_typing.final
+class WebhookSettlement(_message.Message):
+    """The merchant received the money of a payment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SETTLED_AT_FIELD_NUMBER: _builtins.int
+    TX_ID_FIELD_NUMBER: _builtins.int
+    AMOUNT_FIELD_NUMBER: _builtins.int
+    tx_id: _builtins.str
+    """The transaction that brought it; unset if there was none."""
+    @_builtins.property
+    def settled_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was received."""
+
+    @_builtins.property
+    def amount(self) -> _money_pb2.AmountValue:
+        """What the merchant received."""
+
+    def __init__(
+        self,
+        *,
+        settled_at: _timestamp_pb2.Timestamp | None = ...,
+        tx_id: _builtins.str | None = ...,
+        amount: _money_pb2.AmountValue | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id", "amount", b"amount", "settled_at", b"settled_at", "tx_id", b"tx_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id", "amount", b"amount", "settled_at", b"settled_at", "tx_id", b"tx_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__tx_id: _TypeAlias = _typing.Literal["tx_id"]  # noqa: Y015
+    _WhichOneofArgType__tx_id: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tx_id) -> _WhichOneofReturnType__tx_id | None: ...
+
+Global___WebhookSettlement: _TypeAlias = WebhookSettlement  # noqa: Y015
+
+@_typing.final
+class WebhookRefund(_message.Message):
+    """A refund as it was when an event happened."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFUND_ID_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    AMOUNT_FIELD_NUMBER: _builtins.int
+    TX_ID_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    COMPLETED_AT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    refund_id: _builtins.str
+    """Refund id."""
+    status: _refund_pb2.RefundStatus.ValueType
+    """Where the refund stands."""
+    tx_id: _builtins.str
+    """The transaction that pays it; unset until there is one."""
+    reason: _builtins.str
+    """Why, in the merchant's words; unset if none were given."""
+    @_builtins.property
+    def amount(self) -> _money_pb2.AmountValue:
+        """What goes back."""
+
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was requested."""
+
+    @_builtins.property
+    def completed_at(self) -> _timestamp_pb2.Timestamp:
+        """When it succeeded or failed; unset until then."""
+
+    def __init__(
+        self,
+        *,
+        refund_id: _builtins.str = ...,
+        status: _refund_pb2.RefundStatus.ValueType = ...,
+        amount: _money_pb2.AmountValue | None = ...,
+        tx_id: _builtins.str | None = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        completed_at: _timestamp_pb2.Timestamp | None = ...,
+        reason: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_reason", b"_reason", "_tx_id", b"_tx_id", "amount", b"amount", "completed_at", b"completed_at", "created_at", b"created_at", "reason", b"reason", "tx_id", b"tx_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reason", b"_reason", "_tx_id", b"_tx_id", "amount", b"amount", "completed_at", b"completed_at", "created_at", b"created_at", "reason", b"reason", "refund_id", b"refund_id", "status", b"status", "tx_id", b"tx_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__reason: _TypeAlias = _typing.Literal["reason"]  # noqa: Y015
+    _WhichOneofArgType__reason: _TypeAlias = _typing.Literal["_reason", b"_reason"]  # noqa: Y015
+    _WhichOneofReturnType__tx_id: _TypeAlias = _typing.Literal["tx_id"]  # noqa: Y015
+    _WhichOneofArgType__tx_id: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reason) -> _WhichOneofReturnType__reason | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tx_id) -> _WhichOneofReturnType__tx_id | None: ...
+
+Global___WebhookRefund: _TypeAlias = WebhookRefund  # noqa: Y015

@@ -125,7 +125,9 @@ class FieldRule(_message.Message):
     lenient: _builtins.bool
     """A value of the wrong JSON type reads as absent instead of being refused."""
     no_control: _builtins.bool
-    """Control characters (U+0000 to U+001F, U+007F) are refused in a text."""
+    """Control characters (C0, DEL, C1), line and paragraph separators and bidirectional overrides
+    are refused in a text. U+0000 is refused in every text.
+    """
     comma: _builtins.bool
     """A query parameter may hold several items with commas between; it may also be repeated."""
     clearable: _builtins.bool
@@ -180,16 +182,22 @@ class MessageRule(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     UNION_FIELD_NUMBER: _builtins.int
+    STRICT_FIELD_NUMBER: _builtins.int
     union: _builtins.bool
     """The message is one oneof, shown as {"type": <member>, "data": <value>}."""
+    strict: _builtins.bool
+    """Members that the message does not have are refused instead of being ignored, over gRPC unknown
+    fields. Messages below it have a rule of their own.
+    """
     def __init__(
         self,
         *,
         union: _builtins.bool = ...,
+        strict: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["union", b"union"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["strict", b"strict", "union", b"union"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from florin_server.boot.chains import solana
-from florin_server.boot.chains.embedded import HOST, Embedded, port_of
+from florin_server.boot.chains.embedded import HOST, Embedded, open_listener
 from florin_server.boot.chains.keys import Keyring
 from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.boot.servers.addresses import EVM_PORT
@@ -137,10 +137,12 @@ async def _start_embedded(
         clock=clock,
     )
     wanted_port = settings.embedded.rpc_port
-    listens_at = port_of(home, "FLORIN_EVM_RPC_URL", "The test chain", wanted_port, EVM_PORT)
+    listener = stack.enter_context(
+        open_listener(home, "FLORIN_EVM_RPC_URL", "The test chain", wanted_port, EVM_PORT)
+    )
     chain = await EvmDevChain.open(home.evm, wanted)
     stack.push_async_callback(chain.close)
-    port = await chain.serve_http(HOST, listens_at)
+    port = await chain.serve_http(listener)
     return Embedded(chain.handle, f"http://{HOST}:{port}", chain.listen, lambda: chain.busy)
 
 

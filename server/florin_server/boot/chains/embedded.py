@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from florin_server.boot.home import Home
-from florin_server.boot.servers.addresses import check_free
+from florin_server.boot.servers.addresses import listen
 
 _log = logging.getLogger(__name__)
 
@@ -25,24 +26,22 @@ class Embedded:
     busy: Callable[[], bool]  # it does something, or makes it last
 
 
-def port_of(home: Home, name: str, what: str, wanted: int, setting: str) -> int:
-    """Where an embedded chain listens: the port of the settings, or else that of its last start.
+def open_listener(home: Home, name: str, what: str, port: int, setting: str) -> socket.socket:
+    """Open the listening socket of an embedded chain, on the port of the settings or of last time.
 
-    `name` is its address in demo.env, which whoever has read it goes on using. 0, for any port, at
-    the first start, and where somebody else has the port by now. OSError if the port of the
-    settings is taken.
+    `port` is that of the settings; 0 takes the port of the address `name` in demo.env, which
+    clients that read it go on using, or any free port at the first start and when another program
+    has taken the port. OSError if the port of the settings is taken. A listener is opened, not a
+    port checked: between a check and a later bind, any program could take the port.
     """
-    if wanted:
-        check_free(what, HOST, wanted, setting)
-        return wanted
-    known = home.read_demo_env().get(name, "")
-    last = _own_port(known)
+    if port:
+        return listen(what, HOST, port, setting)
+    last_port = _own_port(home.read_demo_env().get(name, ""))
     try:
-        check_free(what, HOST, last, setting)
+        return listen(what, HOST, last_port, setting)
     except OSError as error:
         _log.warning("%s; %s of demo.env changes", error, name)
-        return 0
-    return last
+        return listen(what, HOST, 0, setting)
 
 
 def _own_port(address: str) -> int:

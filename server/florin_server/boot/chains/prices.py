@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from florin_server.boot.home import Refused
 from florin_server.config import Settings
+from florin_server.devnet.genesis import DEVNET
+from florin_server.devnet.solana import SOLNET
 from florin_server.domain.caip import canonical_asset
 from florin_server.pricing.http import HttpPrices, Wanted
 from florin_server.pricing.market import Kept, Market, Teller
@@ -72,6 +74,48 @@ def unpriced_everywhere(settings: Settings) -> Iterable[str]:
     for chain in chains:
         for told in unpriced(settings, chain):
             yield f"{chain.name}: {told}"
+
+
+def payable_currencies(settings: Settings, *, live: bool) -> list[str] | None:
+    """Return the enabled currencies that an asset of a mode can pay; None without any chain."""
+    chains: tuple[Chain, ...] = (*settings.chains, *settings.solana_chains)
+    pegs: dict[str, str | None] = {}
+    modes = [chain for chain in chains if chain.live is live]
+    for chain in modes:
+        pegs.update(chain.pegs)
+    embedded: list[bool] = []
+    if not live and settings.has_embedded:
+        embedded.append(True)
+        pegs.update(dict.fromkeys([f"eip155:{DEVNET.chain_id}/slip44:60"]))
+        pegs.update({token.address: token.peg for token in DEVNET.tokens})
+    if not live and settings.has_embedded_solana:
+        embedded.append(True)
+        pegs.update(dict.fromkeys([f"{SOLNET.chain_id}/slip44:501"]))
+        pegs.update({token.address: token.peg for token in SOLNET.tokens})
+    if not modes and not embedded:
+        return None
+    found: set[str] = set()
+    for asset, peg in pegs.items():
+        if peg is None:
+            found.update(settings.rates.get(asset, {}), settings.prices.pairs.get(asset, {}))
+        else:
+            found.add(peg)
+    return [code for code in settings.currencies if code in found]
+
+
+def currencies(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Describe for each mode which currencies can be paid, and which enabled ones cannot."""
+    for live, mode in ((False, "test"), (True, "live")):
+        payable = payable_currencies(settings, live=live)
+        if payable is None:
+            continue
+        said = f"{mode} payments can be asked for in {', '.join(payable) or 'no currency'}"
+        missing = [code for code in settings.currencies if code not in payable]
+        if not missing:
+            yield said, ""
+            continue
+        names = ", ".join(missing)
+        yield said, f"nothing can be paid in {names}: add rates, or change `currencies`"
 
 
 def _without_peg(chain: Chain) -> Iterator[tuple[str, str]]:

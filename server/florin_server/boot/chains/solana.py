@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from math import ceil
 
-from florin_server.boot.chains.embedded import HOST, Embedded, port_of
+from florin_server.boot.chains.embedded import HOST, Embedded, open_listener
 from florin_server.boot.home import Home
 from florin_server.boot.servers.addresses import SOLANA_PORT
 from florin_server.clock import Clock
@@ -39,15 +39,21 @@ async def start(
     """Starts the chain, with a relayer and a treasury that can pay."""
     chosen = settings.embedded_solana
     what = "The Solana test chain"
-    listens_at = port_of(home, "FLORIN_SOLANA_RPC_URL", what, chosen.rpc_port, SOLANA_PORT)
+    listener = stack.enter_context(
+        open_listener(home, "FLORIN_SOLANA_RPC_URL", what, chosen.rpc_port, SOLANA_PORT)
+    )
     chain = await SolanaDevChain.open(
         home.solana,
         SolanaDevSettings(
-            slot_s=chosen.slot_s, finalized_slots=chosen.finalized_slots, clock=clock
+            slot_s=chosen.slot_s,
+            confirmed_slots=1 if chosen.takes_confirmed else None,
+            finalized_slots=chosen.finalized_slots,
+            transaction_bytes=chosen.transaction_bytes_max,
+            clock=clock,
         ),
     )
     stack.push_async_callback(chain.close)
-    port = await chain.serve_http(HOST, listens_at)
+    port = await chain.serve_http(listener)
     faucet = JsonRpc(LocalTransport(chain.handle))
     for account, gift in (
         (keys.relayer, {"tokens": [], "lamports": _RELAYER_LAMPORTS}),
@@ -72,6 +78,7 @@ def rail(settings: Settings, embedded: Embedded, keys: Keys) -> SolanaRail:
         durable_nonces=chosen.durable_nonces,
         accounts_a_day=chosen.accounts_a_day,
         accounts_a_merchant_day=chosen.accounts_a_merchant_day,
+        accounts_a_partner_day=chosen.accounts_a_partner_day,
         coin=SolanaCoin(name="Test SOL", symbol="tSOL"),
         assets=tuple(
             SolanaAsset(

@@ -10,7 +10,7 @@ from florin_server.devnet.genesis import DEVNET
 from florin_server.devnet.solana.genesis import SOLNET
 from florin_server.domain.caip import canonical_asset, parse_asset
 from florin_server.domain.money import CURRENCIES
-from florin_server.rails.networks.registry import NETWORKS
+from florin_server.rails.networks.known_networks import NETWORKS
 
 _FIAT, _ASSET = "iso4217/", "caip19/"
 # coins: 18 digits on every EVM chain, nine on Solana

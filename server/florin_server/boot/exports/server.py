@@ -80,8 +80,8 @@ class ServerFeed:
         # a refund may be asked for at any time
         root = Root(one.payment_id, _us(one, "created_at") or 0, closed=False)
         root.rows.append((PAYMENTS.name, _row(PAYMENTS.read, self._payment(one))))
-        if one.HasField("refund"):
-            root.rows.append((REFUNDS.name, _row(REFUNDS.read, self._refund(one))))
+        for refund in _list_refunds(one):
+            root.rows.append((REFUNDS.name, _row(REFUNDS.read, self._refund(one, refund))))
         return root
 
     def _payment(self, one: listing_pb2.PaymentRow) -> Mapping[str, Any]:
@@ -108,14 +108,18 @@ class ServerFeed:
             told["settled_minor"] = self._minor(one.settlement.amount)
         return told
 
-    def _refund(self, one: listing_pb2.PaymentRow) -> Mapping[str, Any]:
-        told = one.refund
+    def _refund(self, one: listing_pb2.PaymentRow, told: refund_pb2.Refund) -> Mapping[str, Any]:
         return {
             "refund_id": told.refund_id,
             "payment_id": one.payment_id,
             "status": _word(refund_pb2.RefundStatus.Name(told.status), "REFUND_STATUS_"),
             "unit": told.amount.unit,
             "amount_minor": self._minor(told.amount),
+            "payment_unit": told.payment_amount.unit or None,
+            "payment_amount_minor": self._minor(told.payment_amount)
+            if told.HasField("payment_amount")
+            else None,
+            "reason": told.reason or None,
             "tx_hash": told.tx_id or None,
             "created_at": _us(told, "created_at"),
             "completed_at": _us(told, "completed_at"),
@@ -179,6 +183,13 @@ def _why(error: FlorinError, target: str) -> str:
 def _row(names: Sequence[str], told: Mapping[str, Any]) -> tuple[Any, ...]:
     """A row with the columns that a merchant is told."""
     return tuple(told.get(name) for name in names)
+
+
+def _list_refunds(row: listing_pb2.PaymentRow) -> Sequence[refund_pb2.Refund]:
+    """Return the refunds of a payment; servers before 0.4 have one, and send no list."""
+    if row.refunds or not row.HasField("refund"):
+        return row.refunds
+    return [row.refund]
 
 
 def _word(name: str, prefix: str) -> str:

@@ -36,8 +36,11 @@ def of_home(settings: Settings) -> Iterator[Origin]:
         raise NotExported(str(error)) from error
     try:
         kept = home.secrets()
+        # what changed since this time the next export reads: rows have the store's times
+        told_us = store.time_us()
+        store_us = SystemClock().now_us() if told_us is None else told_us
         # the clock of test data may have been moved on
-        now_us = SystemClock().now_us() + store.read(installation.clock_ahead())
+        now_us = store_us + store.read(installation.clock_ahead())
         seal = Seal(kept.capture_keys)
         yield of_store(store, kept.export_id, decimals(settings), seal, now_us)
     except StoreError as error:

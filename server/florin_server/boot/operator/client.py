@@ -52,12 +52,14 @@ async def operator(
     running_only: bool = False,
     chains: bool = False,
     begins: bool = False,
+    reads: bool = False,
 ) -> AsyncIterator[Operator]:
     """An operator of the installation, whether it runs or not; not while it starts or stops.
 
     With `running_only` one that does not run is refused; with `chains` one that does not run asks
     the nodes of the chains that the settings name. Refused where there is no installation, unless
-    it `begins` by what is asked. A service that runs is asked without the `settings`.
+    it `begins` by what is asked. With `reads` the store of one that does not run is not changed.
+    A service that runs is asked without the `settings`.
     """
     addresses = home.addresses()
     if addresses is None:
@@ -69,7 +71,7 @@ async def operator(
         # the store is slow to load and a running service needs none here
         from florin_server.boot.operator.offline import offline  # noqa: PLC0415
 
-        async with offline(settings(), chains=chains, begins=begins) as local:
+        async with offline(settings(), chains=chains, begins=begins, reads=reads) as local:
             yield Operator(local)
         return
     # what others could read is mended before it is used

@@ -22,7 +22,8 @@ MAKE_WAY: Final = b"make way\n"
 class Order:
     """One line of JSON: settings that are given, sockets by their numbers, whose leases are whose.
 
-    `store` is the database that all processes have; `metrics` is None if the operator wants none.
+    `number` is its place among the processes, from 1. `store` is the database that all processes
+    have; `metrics` is None if the operator wants none.
     """
 
     given: Mapping[str, Any]
@@ -32,6 +33,8 @@ class Order:
     metrics: int | None
     owner: str
     dead: Sequence[str]
+    restarts: int = 0
+    number: int = 1
 
     def line(self) -> bytes:
         """As it is sent."""
@@ -50,7 +53,8 @@ class Order:
     def handed(self) -> Handed:
         """The sockets; once in the process that was told."""
         metrics = None if self.metrics is None else socket.socket(fileno=self.metrics)
-        return Handed(socket.socket(fileno=self.http), metrics, self.owner, self.dead)
+        http = socket.socket(fileno=self.http)
+        return Handed(http, metrics, self.owner, self.dead, self.restarts)
 
     def sockets(self) -> list[int]:
         """The numbers that the process has to inherit."""

@@ -14,6 +14,7 @@ from typing import Any
 from florin_server.boot.processes.backoff import Backoff
 from florin_server.boot.processes.child import Child
 from florin_server.clock import Clock, first_of
+from florin_server.logs import about_process
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +67,8 @@ class Supervisor:
         self._alive: set[Child] = set()
         self._posts: dict[int, Child] = {}  # who answers now, by number
         self._turns = [asyncio.Lock() for _ in range(count)]
+        # how often the process with a number died and was started again
+        self.restarts = [0] * count
         self._backoffs = [Backoff() for _ in range(count)]
         self._dead: deque[str] = deque(maxlen=_DEAD_MAX)
         self._asked = asyncio.Event()
@@ -120,7 +123,9 @@ class Supervisor:
         try:
             child = await self._spawn(number, dead)
         except OSError as error:
-            _log.error("process %d cannot be started: %s", number + 1, error)
+            _log.error(
+                "process %d cannot be started: %s", number + 1, error, extra=about_process(number)
+            )
             return False
         self._alive.add(child)
         if not await self._within(self._patience.ready_s, child.ready()):
@@ -134,25 +139,32 @@ class Supervisor:
         follow = asyncio.create_task(self._follow(number, child))
         self._follows.add(follow)
         follow.add_done_callback(self._followed)
-        _log.info("process %d (%d) answers", number + 1, child.pid)
+        _log.info("process %d (%d) answers", number + 1, child.pid, extra=about_process(number))
         return True
 
     async def _follow(self, number: int, child: Child) -> None:
         """Starts another one when a process died that was not replaced."""
-        began_us = self._clock.now_us()
+        began_us = self._clock.steady_us()
         status = await self._outlived(number, child)
         self._gone(child)
         if self._posts[number] is not child:
             return
-        _log.error("process %d (%d) %s", number + 1, child.pid, _how(status))
+        _log.error(
+            "process %d (%d) %s", number + 1, child.pid, _how(status), extra=about_process(number)
+        )
         async with self._turns[number]:
             # one that a reload was about to replace has its successor
             while self._posts[number] is child:
-                lived_s = (self._clock.now_us() - began_us) / 1_000_000
+                lived_s = (self._clock.steady_us() - began_us) / 1_000_000
                 await self._clock.sleep(self._backoffs[number].after(lived_s))
-                began_us = self._clock.now_us()
+                began_us = self._clock.steady_us()
+                self.restarts[number] += 1
                 if not await self._begin(number):
-                    _log.error("process %d did not start, and is tried again", number + 1)
+                    _log.error(
+                        "process %d did not start, and is tried again",
+                        number + 1,
+                        extra=about_process(number),
+                    )
 
     async def _outlived(self, number: int, child: Child) -> int:
         """Its status once it has ended; one that says nothing any more is killed."""
@@ -161,7 +173,13 @@ class Supervisor:
             while not ended.done():
                 if not await self._within(self._patience.silent_s, child.heard()):
                     told = "process %d (%d) says nothing for %.0f s, and is killed"
-                    _log.error(told, number + 1, child.pid, self._patience.silent_s)
+                    _log.error(
+                        told,
+                        number + 1,
+                        child.pid,
+                        self._patience.silent_s,
+                        extra=about_process(number),
+                    )
                     child.kill()
                     await ended
             return ended.result()
@@ -179,7 +197,7 @@ class Supervisor:
                 before = self._posts[number]
                 if not await self._begin(number):
                     told = "process %d did not start anew, and the reload ends: all go on as before"
-                    _log.error(told, number + 1)
+                    _log.error(told, number + 1, extra=about_process(number))
                     return
             before.make_way()
             if not await self._within(self._patience.way_s, before.ended()):

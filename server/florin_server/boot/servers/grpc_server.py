@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import grpc
@@ -97,11 +98,24 @@ class _Place(NamedTuple):
     setting: str
 
 
+class _Health(NamedTuple):
+    """What answers health checks of a server, and the names of the services that it answers for."""
+
+    servicer: health.aio.HealthServicer
+    names: Sequence[str]
+
+    async def report(self, *, ready: bool) -> None:
+        """Report all services as ready, or as not ready."""
+        states = health_pb2.HealthCheckResponse
+        for name in self.names:
+            await self.servicer.set(name, states.SERVING if ready else states.NOT_SERVING)
+
+
 class _Started(NamedTuple):
-    """A running server: where, and who tells health checks of it."""
+    """A running server: where, and what answers its health checks."""
 
     target: str
-    healthy: health.aio.HealthServicer
+    health: _Health
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +163,7 @@ class GrpcServers:
     consoles: Consoles
     guards: Guards
     register: Register
-    healthy: Sequence[health.aio.HealthServicer]
+    healthy: Sequence[_Health]
 
     @classmethod
     async def start(
@@ -161,10 +175,12 @@ class GrpcServers:
         *,
         answers_callers: bool = True,
         shared: bool = False,
+        ready: bool = True,
     ) -> Self:
         """Starts both servers; the operator's speaks plain text, to this machine only.
 
-        With `shared` other processes of the same supervisor listen on the same ports.
+        With `shared` other processes of the same supervisor listen on the same ports. Without
+        `ready` health checks report them as not ready until `set_ready`.
         """
         answers = Codec(app)
         auth = Authenticator(app, kept.pepper, kept.operator_token)
@@ -194,19 +210,16 @@ class GrpcServers:
         counted = app.meters if settings.metrics_port is not None else None
         seen = Seen(counted, app.traces, believed)
         observe = observing.of_grpc(app, seen, peers)
+        serve = partial(_serve, app=app, stack=stack, shared=shared, ready=ready)
         started: list[_Started] = []
         if answers_callers:
             public = Gate(app, auth, PUBLIC, guards, peer_of=peers, observe=observe)
             place = _Place("gRPC", settings.host, settings.grpc_port, GRPC_PORT)
             credentials = None if certificates is None else certificates.grpc()
-            started.append(
-                await _serve(
-                    public, register, place, app, stack, credentials=credentials, shared=shared
-                )
-            )
+            started.append(await serve(public, register, place, credentials=credentials))
         operator = Gate(app, auth, OPERATOR, guards, observe=observe)
         place = _Place("The operator's gRPC", "127.0.0.1", settings.operator_port, OPERATOR_PORT)
-        started.append(await _serve(operator, register_operator, place, app, stack, shared=shared))
+        started.append(await serve(operator, register_operator, place))
         # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
         observe = observing.of_grpc(app, Seen(traces=app.traces))
         embedded = Gate(app, auth, PUBLIC, guards, observe=observe)
@@ -220,24 +233,30 @@ class GrpcServers:
             consoles,
             guards,
             register,
-            [one.healthy for one in started],
+            [one.health for one in started],
         )
+
+    async def set_ready(self, *, ready: bool = True) -> None:
+        """Report to health checks that calls are welcome, or should go elsewhere for now."""
+        for one in self.healthy:
+            await one.report(ready=ready)
 
     async def tell_end(self) -> None:
         """Tells health checks that calls should go elsewhere; they are answered still."""
         for one in self.healthy:
-            await one.enter_graceful_shutdown()
+            await one.servicer.enter_graceful_shutdown()
 
 
 async def _serve(
     gate: Gate,
     register: Register,
     place: _Place,
+    *,
     app: App,
     stack: AsyncExitStack,
-    *,
-    credentials: grpc.ServerCredentials | None = None,
     shared: bool,
+    ready: bool,
+    credentials: grpc.ServerCredentials | None = None,
 ) -> _Started:
     settings = app.settings
     # a connection gets as long for its handshakes as for the head of a request
@@ -249,8 +268,8 @@ async def _serve(
     names = [service.full_name for service in gate.services]
     healthy = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(healthy, guarded)
-    for name in ("", *names):
-        await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
+    checked = _Health(healthy, ("", *names))
+    await checked.report(ready=ready)
     reflect(gate.services, guarded)
     server.add_generic_rpc_handlers((guarded,))
     host, port = place.host, place.port
@@ -272,4 +291,4 @@ async def _serve(
         await gate.drain()
 
     stack.push_async_callback(end)
-    return _Started(spelled(host, bound), healthy)
+    return _Started(spelled(host, bound), checked)

@@ -57,6 +57,8 @@ class _Request:
 
     def __init__(self, seen: Seen, span: Span, metadata: Metadata) -> None:
         self._meters = seen.meters
+        if self._meters is not None:
+            self._meters.begin("rest")
         self._span = span
         self.metadata = metadata
         self._began = time.perf_counter()
@@ -77,6 +79,8 @@ class _Call:
     def __init__(self, app: App, seen: Seen, method: Method, payment: str, span: Span) -> None:
         self._app = app
         self._seen = seen
+        if seen.meters is not None:
+            seen.meters.begin("grpc")
         self._method = method
         self._payment = payment
         self._span = span

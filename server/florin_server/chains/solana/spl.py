@@ -24,10 +24,10 @@ LIGHTHOUSE: Final = Pubkey.from_string("L2TExMFKdjpN9kozasaurPirfHy9P8sbXoAN1qA3
 
 PROGRAMS: Final = (TOKEN, TOKEN_2022)
 
-TX_BYTES_MAX: Final = 1232  # what fits into one packet of the network
 MINT_BYTES: Final = 82
 ACCOUNT_BYTES: Final = 165
-COMPUTE_UNIT_PRICE: Final = b"\x03"  # how its data begins
+COMPUTE_UNIT_LIMIT: Final = b"\x02"  # how its data begins
+COMPUTE_UNIT_PRICE: Final = b"\x03"
 LAMPORTS_PER_SOL: Final = 10**9
 NONCE_BYTES: Final = 80
 ADVANCE_NONCE: Final = struct.pack("<I", 4)

@@ -27,7 +27,7 @@ def export(given: dict[str, Any], account: str) -> None:
         "collectedData": [_data(one) for one in kept.collected_data],
     }
     if not told(found):
-        console.print(json.dumps(found, indent=2, ensure_ascii=False), markup=False)
+        console.print(json.dumps(found, indent=2, ensure_ascii=False))
 
 
 def _payment(one: customer_pb2.CustomerPayment) -> dict[str, Any]:

@@ -60,14 +60,14 @@ def change(given: dict[str, Any], key_id: str, name: str | None, scopes: Iterabl
     request = partner_pb2.UpdateApiKeyRequest(key_id=key_id, name=name, scopes=wanted)
     done = ask(given, "UpdateApiKey", request)
     if not told(done):
-        console.print(f"{_title(done.key)} may {', '.join(_words(done.key))}.", markup=False)
+        console.print(f"{_title(done.key)} may {', '.join(_words(done.key))}.")
 
 
 def revoke(given: dict[str, Any], key_id: str) -> None:
     """Revokes a key."""
     done = ask(given, "RevokeApiKey", partner_pb2.RevokeApiKeyRequest(key_id=key_id))
     if not told(done):
-        console.print(f"{_title(done.key)} is revoked.", markup=False)
+        console.print(f"{_title(done.key)} is revoked.")
 
 
 def _read(scopes: Iterable[str]) -> list[access_pb2.KeyScope.ValueType]:

@@ -43,7 +43,7 @@ def show(at: At, merchant_id: str | None) -> None:
         return
     facts = dict(zip(_COLUMNS, _row(found.merchant), strict=True))
     for what, fact in facts.items():
-        console.print(f"{what:<11}  {fact}", markup=False)
+        console.print(f"{what:<11}  {fact}")
     _show(found.settlements)
 
 
@@ -119,7 +119,7 @@ def _places(said: Iterable[str]) -> dict[str, str]:
 def _show(settlements: account_pb2.Settlements) -> None:
     table(_PLACES, ((one.asset, one.destination, one.id) for one in settlements.crypto))
     for one in settlements.fiat:
-        console.print(f"bank account ({one.bank_type}, {one.status})  {one.id}", markup=False)
+        console.print(f"bank account ({one.bank_type}, {one.status})  {one.id}")
 
 
 def _row(one: account_pb2.MerchantRecord) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.chains import connected, prices
+from florin_server.boot.chains import connected, finality_rules, prices
 from florin_server.boot.chains.setup import (
     Reached,
     known_factories,
@@ -32,12 +32,14 @@ from florin_server.devnet.solana import SOLNET
 from florin_server.domain.caip import checksum_address, parse_account
 from florin_server.flows.operator.health import faults
 from florin_server.rails.connection.jsonrpc import RpcError
+from florin_server.rails.evm.gas_money import name_of
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import GWEI, EvmChain
 from florin_server.rails.evm.setup.deployment import NotDeployed
 from florin_server.rails.networks import chain_files, chain_writer
 from florin_server.rails.networks.chain_files import Chain
+from florin_server.rails.networks.registry import unsupported
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaCoin
@@ -112,11 +114,12 @@ class _Walk:
             said["relayer_keystores"] = [one for one in map(self._named, relayers) if one]
         kind = "solana" if reached.is_solana else "evm"
         text = chain_writer.text(kind, {one: value for one, value in said.items() if value != []})
-        chain = chain_files.parse(text, path, self._home.path)
+        chain = chain_files.parse(text.encode(), path, self._home.path)
         await self._check(chain, relayers)
         for asset, symbol in chain.asset_ids.items():
             note(f"{symbol} is {asset}")
-        for told in prices.unpriced(self._settings, chain):
+        unpriced = prices.unpriced(self._settings, chain)
+        for told in (*unpriced, *finality_rules.list_missing([chain])):
             note(f"{told}.")
         if not self._prompt.sure(f"Write it to {path}?", usual=True):
             raise Refused("you said no")
@@ -128,9 +131,9 @@ class _Walk:
         private(path, text).close()
         document = {"file": str(path), "chain": chain.caip2, "assets": dict(chain.asset_ids)}
         if not told_line(document):
-            console.print(str(path), markup=False)
+            console.print(str(path))
         if isinstance(chain, EvmChain):
-            await self._deploy(chain, Signer(relayers[0].secret))
+            await self._deploy(chain, [Signer(one.secret) for one in (*relayers, key) if one])
         if chain.live and (told := public_address.problem(self._links)):
             note(f"{told}: set FLORIN_PAY_URL to the https address that buyers will see.")
         if chain.live and self._settings.demo is None and self._settings.has_demo:
@@ -154,6 +157,8 @@ class _Walk:
         wanted = self._wishes.chain_id
         if wanted is not None and wanted != reached.chain_id:
             raise Refused(f"the node serves {reached.title}, not {wanted}")
+        if (known := unsupported(reached.chain_id)) is not None:
+            raise Refused(f"{known.name} ({known.id}) is not supported: it {known.reason}")
         if reached.network is None and wanted is None:
             told = f"the node serves {reached.title}, which is no registered network"
             if not self._prompt.sure(f"{told}. Add it all the same?", usual=False):
@@ -280,6 +285,8 @@ class _Walk:
             None if wishes.confirmations is None else str(wishes.confirmations),
             str(usual),
         )
+        if wishes.coin and reached.network is not None and reached.network.coin is None:
+            raise Refused(f"{reached.title} has no coin: fees are paid in a token")
         if wishes.coin:
             coin = reached.network.coin if reached.network else None
             said["coin"] = {
@@ -315,7 +322,9 @@ class _Walk:
         for problem in problems:
             note(problem)
 
-    async def _deploy(self, chain: EvmChain, signer: Signer) -> None:
+    async def _deploy(self, chain: EvmChain, signers: list[Signer]) -> None:
+        """Put Florin's contracts there if they are wanted now; the first key pays for them."""
+        signer = signers[0]
         if chain.settler != settlement_contract().address:
             return
         absent = [one for one in deploy.wanted(chain) if not await one.is_there(chain, signer)]
@@ -327,10 +336,12 @@ class _Walk:
         ):
             for one in deploy.wanted(chain):
                 await one.ensure(chain, signer, self._prompt)
+            for key in signers:
+                await deploy.choose_fee_token(chain, key, self._prompt)
         else:
             note(
-                f"Next: give {checksum_address(signer.address)} coin for gas, then "
-                f"`florin chain deploy {chain.caip2}`, which puts there: {names}."
+                f"Next: give {checksum_address(signer.address)} some of {name_of(chain)} for gas, "
+                f"then `florin chain deploy {chain.caip2}`, which puts there: {names}."
             )
 
 

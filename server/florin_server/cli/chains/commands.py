@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from florin_server.cli.options import HomeOption, given, group
+from florin_server.cli.options import RPC_URL, HomeOption, given, group
+from florin_server.cli.secret_options import read_urls
 
 chain = group("Add real chains, put the settlement contract on them, list and remove them.")
 
@@ -19,7 +20,12 @@ OwnName = Annotated[
 ]
 RpcUrls = Annotated[
     list[str] | None,
-    typer.Option("--rpc-url", help="JSON-RPC address of a node; several, the preferred one first."),
+    typer.Option(
+        "--rpc-url",
+        metavar="URL|@FILE",
+        help="JSON-RPC address of a node; several, the preferred one first.  "
+        f"[default: ${RPC_URL}, or it asks]",
+    ),
 ]
 ChainId = Annotated[
     str | None, typer.Option("--chain", help="CAIP-2 id that the node must serve, eip155:8453.")
@@ -123,7 +129,7 @@ def chain_add(
 
     wishes = command.Wishes(
         name=name,
-        rpc_urls=tuple(rpc_urls or ()),
+        rpc_urls=read_urls(rpc_urls or (), "--rpc-url", RPC_URL),
         chain_id=chain_id,
         treasury=treasury,
         treasury_keystore=treasury_keystore,

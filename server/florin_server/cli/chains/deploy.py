@@ -24,6 +24,7 @@ from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.caip import checksum_address
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc, RpcError
+from florin_server.rails.evm.gas_money import name_of
 from florin_server.rails.evm.reading.node import Node
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import EvmChain
@@ -35,6 +36,7 @@ from florin_server.rails.evm.setup.deployment import (
     Step,
     coins,
 )
+from florin_server.rails.evm.setup.fee_choice import FeeChoice
 from florin_server.rails.networks import chain_files, chain_writer
 from florin_server.rails.types import RailUnavailable
 
@@ -113,6 +115,9 @@ async def _run(settings: Settings, name: str, wishes: Wishes, prompt: Prompt) ->
         changed = chain.model_copy(update=update)
     for one in wanted(changed):
         await one.ensure(changed, signer, prompt)
+    treasury = keys.treasury(chain)
+    for key in (*keys.relayers(chain), *((treasury,) if treasury else ())):
+        await choose_fee_token(changed, key, prompt)
     if changed != chain:
         _write_down(settings, changed)
 
@@ -160,20 +165,35 @@ async def _put(work: Deployment, chain: EvmChain, one: Wanted, prompt: Prompt) -
         )
         funding = await work.funding()
         if funding is not None:
-            _agree(prompt, "Pay for it", funding)
+            _agree(prompt, chain, "Pay for it", funding)
             await work.perform(funding)
         await work.put_deployer()
     making = await work.making()
     note(f"The {one.title} will be at {checksum_address(one.contract.address)}.")
-    _agree(prompt, "Deploy it", making)
+    _agree(prompt, chain, "Deploy it", making)
     tx_hash = await work.perform(making)
     if not await work.there():
         raise NotDeployed(f"{chain.name}: {tx_hash} worked, but the contract is not there")
     note(f"Deployed in {tx_hash}.")
 
 
-def _agree(prompt: Prompt, what: str, step: Step) -> None:
-    cost = f"at most {coins(step.cost)} of the coin ({step.gas} gas)"
+async def choose_fee_token(chain: EvmChain, signer: Signer, prompt: Prompt) -> None:
+    """Has a key pay fees in the chain's fee token; does nothing where gas is paid in a coin."""
+    if chain.fee_token is None:
+        return
+    async with _node(chain) as rpc:
+        choice = FeeChoice(Node(rpc), chain, signer, SystemClock())
+        if await choice.is_made():
+            return
+        making = await choice.making()
+        what = f"Have {checksum_address(signer.address)} pay fees in {chain.fee_token}"
+        _agree(prompt, chain, what, making)
+        await choice.perform(making)
+        await choice.check()
+
+
+def _agree(prompt: Prompt, chain: EvmChain, what: str, step: Step) -> None:
+    cost = f"at most {coins(step.cost)} of {name_of(chain)} ({step.gas} gas)"
     if not prompt.sure(f"{what} for {cost}?", usual=True):
         raise NotDeployed("you said no")
     note(f"{what}: {cost}.")

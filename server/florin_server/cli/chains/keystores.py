@@ -82,7 +82,7 @@ def make(given: dict[str, object], path: Path, source: Path | None, *, is_solana
     except (Refused, OSError, ValueError) as error:
         fail("Not made", error)
     if not told({"file": str(path), "address": ring.address(key)}):
-        console.print(ring.address(key), markup=False)
+        console.print(ring.address(key))
 
 
 def _check_private(path: Path) -> None:

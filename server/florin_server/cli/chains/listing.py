@@ -11,15 +11,17 @@ from florin_server.boot.chains import connected, prices
 from florin_server.boot.chains.keys import Keyring
 from florin_server.boot.chains.setup import own_secrets
 from florin_server.boot.home import Home, Refused
+from florin_server.cli.chains.paces import read_paces
 from florin_server.cli.console import console, fail, note, table, told, working
 from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.flows.operator.health import faults
+from florin_server.flows.operator.paces import KnownPace
 from florin_server.rails.networks import chain_files
 from florin_server.rails.networks.chain_files import Chain
 from florin_server.rails.types import NodeState
 
-_COLUMNS = ("Chain", "Data", "State", "Takes", "Relayer", "Name")
+_COLUMNS = ("Chain", "Data", "State", "Pace", "Takes", "Relayer", "Name")
 _ASSET_COLUMNS = ("Asset", "Symbol", "Taken")
 _NODE_COLUMNS = ("Chain", "Head", "Behind", "Answers in", "Node", "State")
 
@@ -77,14 +79,18 @@ async def _look(settings: Settings) -> list[_Seen]:
     keys = Keyring(settings, await own_secrets(settings, Home(settings.home).require()))
     written = [chain.caip2 for chain in chain_files.read_all(settings.home).values()]
     configured: tuple[Chain, ...] = (*settings.chains, *settings.solana_chains)
+    paces = await asyncio.to_thread(read_paces, settings)
     return list(
         await asyncio.gather(
-            *(_seen(chain, keys, added=chain.caip2 in written) for chain in configured)
+            *(
+                _seen(chain, keys, paces.get(chain.caip2), added=chain.caip2 in written)
+                for chain in configured
+            )
         )
     )
 
 
-async def _seen(chain: Chain, keys: Keyring, *, added: bool) -> _Seen:
+async def _seen(chain: Chain, keys: Keyring, pace: KnownPace | None, *, added: bool) -> _Seen:
     relayer, takes = "-", "-"
     taken: Collection[str] = ()
     nodes: tuple[tuple[str, ...], ...] = ()
@@ -108,7 +114,8 @@ async def _seen(chain: Chain, keys: Keyring, *, added: bool) -> _Seen:
         (asset, symbol, "yes" if asset in taken else "no")
         for asset, symbol in chain.asset_ids.items()
     )
-    return _Seen((chain.caip2, data, state, takes, relayer, name), assets, nodes, problems)
+    row = chain.caip2, data, state, pace.text if pace else "-", takes, relayer, name
+    return _Seen(row, assets, nodes, problems)
 
 
 def _node(chain_id: str, node: NodeState) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ async def _run(settings: Settings, name: str, *, force: bool) -> None:
     for path in paths:
         path.unlink()
     told({"chain": chain.caip2, "removed": True})
-    console.print(f"{chain.name} is removed.", markup=False)
+    console.print(f"{chain.name} is removed.")
     keystores = [*chain.relayer_keystores, *filter(None, (chain.treasury_keystore,))]
     if keystores:
         kept = ", ".join(map(str, keystores))

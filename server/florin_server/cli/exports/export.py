@@ -63,7 +63,7 @@ def _run(opened: AbstractContextManager[Origin], wanted: Wanted) -> None:
     if told({"manifest": manifest, "rows": written}):
         return
     table(("Rows", "Table"), [(str(rows), name) for name, rows in written.items()])
-    console.print(manifest, markup=False)
+    console.print(manifest)
 
 
 def _written(origin: Origin, wanted: Wanted) -> dict[str, int]:

@@ -10,6 +10,7 @@ from florin.v1.money_pb2 import Amount
 
 from florin_server.domain.money import CURRENCIES, parse_unit
 
+_FORM = 'write a number and a currency, such as "12.50 USD"'
 _NUMBER = re.compile(r"(\d{1,60})(?:\.(\d{1,30}))?")
 
 
@@ -17,13 +18,13 @@ def read(words: Sequence[str]) -> tuple[str, int]:
     """Unit and minor units of what was typed; ValueError with a sentence if it is no amount."""
     parts = " ".join(words).split()
     if len(parts) != 2:
-        raise ValueError(f'an amount is a number and a currency, "12.50 USD", not {_said(words)}')
+        raise ValueError(f"{_said(words)} is not an amount: {_FORM}")
     if "/" in parts[0] or parts[0].isalpha():
         parts.reverse()
     number, unit = parts
     found = _NUMBER.fullmatch(number)
     if found is None:
-        raise ValueError(f"{number[:80]!r} is no amount: digits, and a point where there are cents")
+        raise ValueError(f"{number[:80]!r} is not an amount: {_FORM}")
     if "/" in unit:
         parse_unit(unit)
         if found[2] is not None:

@@ -93,14 +93,22 @@ def payouts_create(
     merchant_id: MerchantId,
     asset: AssetId,
     amount: Annotated[
-        str, typer.Option(help="Minor units of the asset.  [default: all that is owed]")
+        str,
+        typer.Option(
+            help='Minor units of the asset, or "5.00 USDC" while Florin runs.'
+            "  [default: all that is owed]"
+        ),
     ] = "",
+    yes: YesOption = False,
     home: HomeOption = None,
 ) -> None:
-    """Pay a merchant what it is owed, to its settlement destination for the asset."""
+    """Pay a merchant what it is owed, to its settlement destination for the asset.
+
+    Shows amount, receiver and who pays the network fee, and asks.
+    """
     from florin_server.cli.payments import payouts as command
 
-    command.create(given(home=home), merchant_id, asset, amount)
+    command.create(given(home=home), merchant_id, asset, amount, yes=yes)
 
 
 @payouts.command("refuse")
@@ -244,15 +252,23 @@ def payments_cancel(
 def payments_refund(
     payment_id: PaymentId,
     *,
+    amount: Annotated[
+        str | None,
+        typer.Option(
+            help='A part: "5.00 USD" at the payment\'s own rate, or "0.002 tETH" of what was paid.'
+        ),
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="Why, for your own records.")] = None,
     yes: YesOption = False,
     wait: WaitOption = False,
     idempotency_key: KeyOption = None,
     at: At,
 ) -> None:
-    """Pay a payment back to the account that paid it; shows what goes where, and asks."""
+    """Pay a payment, or a part, back to the account that paid it; asks first."""
     from florin_server.cli.payments import refund as command
 
-    command.run(at, payment_id, yes=yes, wait=wait, key=idempotency_key)
+    part = command.Part(amount, reason)
+    command.run(at, payment_id, part, yes=yes, wait=wait, key=idempotency_key)
 
 
 @payments.command("held")

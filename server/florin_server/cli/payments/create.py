@@ -40,7 +40,7 @@ def run(at: At, wanted: Wanted, *, wait: bool, qr: bool | None) -> None:
     try:
         money = amounts.read(wanted.amount)
     except ValueError as error:
-        misused(str(error))
+        misused(f"AMOUNT: {error}")
     lasts_s = _seconds(wanted.expires_in)
     checkout = None
     if (wanted.success_url is None) is not (wanted.error_url is None):
@@ -65,13 +65,15 @@ def run(at: At, wanted: Wanted, *, wait: bool, qr: bool | None) -> None:
 
 
 def _show(made: merchant_pb2.CreatePaymentResponse, *, qr: bool) -> None:
-    console.print(made.gateway_url, markup=False)
+    console.print(made.gateway_url)
     if qr:
         # only terminals show it
         import segno  # noqa: PLC0415
 
         segno.make(made.gateway_url, error="m").terminal(compact=True)
     note(f"Payment {made.payment_id}{'' if made.live else ', test data'}.")
+    if made.checkout_problem:
+        note(f"Buyers are not sent back: {made.checkout_problem}.")
 
 
 def _seconds(text: str | None) -> int | None:

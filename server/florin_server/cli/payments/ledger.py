@@ -54,14 +54,15 @@ def _show(found: ledger_pb2.CheckLedgerResponse, wrong: list[str]) -> None:
     for one in found.unread:
         note(f"{one.chain_id} was not compared: {one.problem}")
     for problem in wrong:
-        console.print("[red]\u2717[/]", escape(problem))
+        console.print("[red]\u2717[/]", escape(problem), markup=True)
     if not wrong:
-        console.print("[green]\u2713[/] the books are whole")
+        console.print("[green]\u2713[/] the books are whole", markup=True)
 
 
 async def asked(settings: Settings) -> ledger_pb2.CheckLedgerResponse:
     """How the books stand, as the service tells it, or the store and the chains without it."""
-    async with operator(Home(settings.home), lambda: settings, chains=True) as service:
+    home = Home(settings.home)
+    async with operator(home, lambda: settings, chains=True, reads=True) as service:
         found: ledger_pb2.CheckLedgerResponse = await service.ask(
             "CheckLedger", ledger_pb2.CheckLedgerRequest()
         )

@@ -37,7 +37,7 @@ def follow(client: Client, payment_id: str, after_version: int | None) -> Exit:
     """Prints each change of a payment; how it ended."""
     for update in client.merchant.watch_payment(payment_id, after_version=after_version):
         if not told_line(update):
-            console.print(_line(update), markup=False)
+            console.print(_line(update))
         ended = update.payment
         if ended.is_final:
             return Exit.DONE if ended.status == words.SUCCEEDED else Exit.UNPAID
@@ -65,7 +65,7 @@ def changed(found: Iterable[listing_pb2.PaymentRow], seen: dict[str, bytes]) -> 
         if seen.get(payment_id) != payment.SerializeToString(deterministic=True) and not told_line(
             payment
         ):
-            console.print("  ".join(row(payment)), markup=False)
+            console.print("  ".join(row(payment)))
     return {name: one.SerializeToString(deterministic=True) for name, one in now.items()}
 
 

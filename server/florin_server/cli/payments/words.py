@@ -29,7 +29,7 @@ def show(payment: merchant_pb2.PaymentDetail) -> None:
     facts = dict(_facts(payment))
     width = max(map(len, facts))
     for what, fact in facts.items():
-        console.print(f"{what:<{width}}  {fact}", markup=False)
+        console.print(f"{what:<{width}}  {fact}")
 
 
 def agreed(question: str, *, yes: bool) -> bool:
@@ -56,11 +56,15 @@ def _facts(payment: merchant_pb2.PaymentDetail) -> Iterator[tuple[str, str]]:
     if payment.HasField("info"):
         yield "Paid", shown(payment.info.option_amount)
         yield "Transaction", payment.info.tx_id
-    if payment.HasField("refund"):
-        told = payment.refund
-        yield "Refund", f"{refund_status(told.status)}, {shown(told.amount)}"
-        if told.tx_id:
-            yield "Refunded by", told.tx_id
+    several = len(payment.refunds) > 1
+    for number, refund in enumerate(payment.refunds, 1):
+        reason = f" ({refund.reason})" if refund.reason else ""
+        name = f" {number}" if several else ""
+        yield f"Refund{name}", f"{refund_status(refund.status)}, {shown(refund.amount)}{reason}"
+        if refund.tx_id:
+            yield f"Refunded{name} by", refund.tx_id
+    if payment.HasField("refunded") and int(payment.refunded.refundable.value):
+        yield "Left to refund", shown(payment.refunded.refundable)
 
 
 def _status(payment: merchant_pb2.PaymentDetail) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -13,6 +12,9 @@ import aiohttp
 from joserfc.jwk import OKPKey
 
 from florin_server.domain.receipts.signature import key_set
+from florin_server.domain.urls import is_loopback
+from florin_server.outbound.outbound import NoAnswer, Outbound
+from florin_server.outbound.reach import Reach
 
 PUBLISHED: Final = "/.well-known/jwks.json"
 _BYTES_MAX: Final = 256 * 1024
@@ -30,6 +32,31 @@ async def of_place(place: str) -> Mapping[str, OKPKey]:
         return key_set(content)
     except ValueError as fault:
         raise NoKeys(f"{place}: {fault}") from None
+
+
+async def of_public_address(url: str) -> Mapping[str, OKPKey]:
+    """Fetch the keys from an address that a receipt names, by their thumbprints.
+
+    Only https at a public address is asked: a stranger wrote it, and must not choose what is
+    fetched inside the network of whoever checks. NoKeys otherwise.
+    """
+    outbound = Outbound(Reach())
+    try:
+        answer = await outbound.send(
+            "GET", url, headers={}, timeout_s=_TIMEOUT_S, answer_bytes=_BYTES_MAX
+        )
+    except NoAnswer as fault:
+        raise NoKeys(
+            f"the receipt names {url[:200]}: {fault}; name the issuer's keys by --jwks"
+        ) from None
+    finally:
+        await outbound.close()
+    if answer.status != 200:
+        raise NoKeys(f"{url[:200]} answered HTTP {answer.status} when asked for keys")
+    try:
+        return key_set(answer.body)
+    except ValueError as fault:
+        raise NoKeys(f"{url[:200]}: {fault}") from None
 
 
 async def _read(file: Path) -> bytes:
@@ -73,7 +100,4 @@ async def _fetched(url: str) -> bytes:
 
 def _is_here(scheme: str, host: str) -> bool:
     """True for plain http to this machine, as a sandbox has it."""
-    try:
-        return scheme == "http" and (host == "localhost" or ip_address(host).is_loopback)
-    except ValueError:
-        return False
+    return scheme == "http" and is_loopback(host)

@@ -41,7 +41,7 @@ def put(
     if told({**plain(done), "leftOut": listed.left_out}):
         return
     formerly = f", {done.former.count} until now" if done.HasField("former") else ""
-    console.print(f"{name} has {done.list.count} addresses{formerly}.", markup=False)
+    console.print(f"{name} has {done.list.count} addresses{formerly}.")
     if listed.left_out:
         note(f"Left out, because they are of chains that Florin does not serve: {listed.left_out}.")
 
@@ -92,7 +92,7 @@ def check(given: dict[str, Any], account: str) -> None:
     if told(found):
         return
     for name in found.lists:
-        console.print(name, markup=False)
+        console.print(name)
     if found.blocked and not found.lists:
         note("Not served: the setting blocked_accounts names it.")
     else:
@@ -103,4 +103,4 @@ def remove(given: dict[str, Any], name: str) -> None:
     """Takes a list out of force."""
     ask(given, "RemoveScreeningList", screening_pb2.RemoveScreeningListRequest(name=name))
     if not told({"name": name, "removed": True}):
-        console.print(f"{name} is removed.", markup=False)
+        console.print(f"{name} is removed.")

@@ -28,7 +28,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     order = Order.of(_line(sys.stdin.fileno()))
     settings = settings_of(dict(order.given))
-    log_to_stderr(settings)
+    log_to_stderr(settings, order.number)
     try:
         check_same(settings, order.store)
     except Refused as error:

@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import uvloop
 from florin_client.wallet import Wallet, WalletError
+from rich.markup import escape
 from rich.table import Table
 
 from florin_server.boot.home import Home
@@ -68,16 +69,16 @@ class _Api:
     headers: dict[str, str]
 
     async def call(self, method: str, path: str, body: Any = None) -> Any:
-        console.print(f"[bold cyan]{self.who}[/]  {method} {path}")
+        console.print(f"[bold cyan]{self.who}[/]  {method} {escape(path)}", markup=True)
         if body is not None:
-            console.print(f"    → {_short(body)}", markup=False)
+            console.print(f"    → {_short(body)}")
         async with self.session.request(
             method, self.base + path, json=body, headers=self.headers
         ) as answer:
             content = await answer.json()
             call = {"who": self.who.strip(), "method": method, "path": path}
             told_line({**call, "status": answer.status, "body": content})
-            console.print(f"    ← {answer.status} {_short(content)}", markup=False)
+            console.print(f"    ← {answer.status} {_short(content)}")
             if answer.status >= 400:
                 raise DemoFailed(f"{path} answered {content['code']}: {content['message']}")
             return content
@@ -90,8 +91,9 @@ class _Api:
                     state = json.loads(line[5:])
                     told_line({"who": "stream", "state": state})
                     console.print(
-                        f"[magenta]stream[/]    version {state['version']}: "
-                        f"[bold]{state['status']}[/]"
+                        f"[magenta]stream[/]    version {int(state['version'])}: "
+                        f"[bold]{escape(state['status'])}[/]",
+                        markup=True,
                     )
 
 
@@ -154,8 +156,8 @@ async def _pay(env: dict[str, str]) -> None:
         before = {who: await chain.balance(address) for who, address in holders.items()}
 
         stream = asyncio.create_task(merchant.states(f"/v1/payments/{payment['paymentId']}/events"))
-        console.print("[bold cyan]wallet  [/]  signs the authorization")
-        outputs = await asyncio.to_thread(wallet.execute, option["actions"])
+        console.print("[bold cyan]wallet  [/]  signs the authorization", markup=True)
+        outputs = await asyncio.to_thread(wallet.execute, option["actions"], option=option)
         results = [{"type": "walletRpc", "data": [output]} for output in outputs]
         await buyer.call("POST", f"{link}/confirm", {"optionId": option["id"], "results": results})
         await stream
@@ -185,4 +187,5 @@ def _report(
     if moved != (paid, paid):
         raise DemoFailed(f"{paid} should have moved, but the balances say {moved}")
     told_line({"status": status["status"], "txId": status["info"]["txId"]})
-    console.print(f"[bold green]succeeded[/]  transaction {status['info']['txId']}")
+    tx_id = escape(status["info"]["txId"])
+    console.print(f"[bold green]succeeded[/]  transaction {tx_id}", markup=True)

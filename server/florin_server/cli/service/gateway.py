@@ -61,7 +61,8 @@ async def _run(upstream: str, link: Link, settings: Settings) -> None:
         if not token:
             note("No FLORIN_GATEWAY_TOKEN: for the service all callers here are one address.")
         told_line({"http": url, "grpc": upstream, "metrics": metrics_url or None})
-        console.print(f"[bold green]The gateway is up.[/]\nREST  {url}\ngRPC  {upstream}")
+        console.print("[bold green]The gateway is up.[/]", markup=True)
+        console.print(f"REST  {url}\ngRPC  {upstream}")
         if metrics_url:
             console.print(f"Metrics  {metrics_url}")
         console.print("\nCtrl-C ends it.")

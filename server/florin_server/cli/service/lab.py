@@ -63,7 +63,7 @@ def run(
 def _open(given: dict[str, Any], jupyter: up.Work) -> None:
     """Runs Jupyter on a Florin elsewhere, on one that runs here, or on one that is started."""
     if os.environ.get("FLORIN_TARGET"):
-        console.print(f"The notebooks talk to {os.environ['FLORIN_TARGET']}.", markup=False)
+        console.print(f"The notebooks talk to {os.environ['FLORIN_TARGET']}.")
         run_until_signalled(jupyter({}))
         return
     settings = settings_of(given)

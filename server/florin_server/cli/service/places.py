@@ -66,7 +66,7 @@ class Places:
             "Settings": "".join(map(str, self.files)),
         }
         places = {what: place for what, place in places.items() if place}
-        console.print("[bold green]Florin is up.[/]")
+        console.print("[bold green]Florin is up.[/]", markup=True)
         for what, place in places.items():
             # whole, however narrow the terminal: they are there to be copied
-            console.print(f"{what:<{max(map(len, places))}}  {place}", markup=False)
+            console.print(f"{what:<{max(map(len, places))}}  {place}")

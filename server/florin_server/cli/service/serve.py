@@ -27,10 +27,12 @@ def run(given: dict[str, Any], role: Role) -> None:
     run_until_signalled(_serve(settings, role))
 
 
-async def started(settings: Settings, role: Role, handed: Handed | None = None) -> Service:
+async def started(
+    settings: Settings, role: Role, handed: Handed | None = None, *, prepares: bool = False
+) -> Service:
     """The service, once it answers; ends the program with a sentence if it does not start."""
     try:
-        service = await Service.start(settings, role=role, handed=handed)
+        service = await Service.start(settings, role=role, handed=handed, prepares=prepares)
     except (Refused, StoreError, DevChainError, OSError) as error:
         fail("Florin does not start", error)
     memory.keep()
@@ -39,10 +41,11 @@ async def started(settings: Settings, role: Role, handed: Handed | None = None) 
 
 
 async def _serve(settings: Settings, role: Role) -> None:
-    service = await started(settings, role)
+    service = await started(settings, role, prepares=True)
     try:
         places = Places.of(service)
         with _announced(service, places, role):
+            await service.set_ready()
             places.show()
             console.print("\nCtrl-C ends it.")
             systemd.tell(systemd.READY)

@@ -13,7 +13,7 @@ from typing import Any
 import uvloop
 
 from florin_server.boot import files
-from florin_server.cli.console import console
+from florin_server.cli.console import announce
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _WORDS_MAX = 4096
@@ -33,7 +33,7 @@ async def _guarded(main: Coroutine[Any, Any, None]) -> None:
         for signum in _SIGNALS:
             # a second one must not cut the clean-up short
             loop.add_signal_handler(signum, _ignore)
-        console.print("Stopping …")
+        announce("Stopping …")
         if task is not None:
             task.cancel()
 

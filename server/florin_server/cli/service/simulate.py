@@ -8,12 +8,11 @@ from datetime import date, datetime
 from typing import Any
 
 import orjson
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from florin_server.boot.home import Refused
-from florin_server.cli.console import console, fail, note
+from florin_server.cli.console import aside, console, fail, note
 from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.devnet.errors import DevChainError
@@ -86,8 +85,7 @@ def _line(values: dict[str, Any]) -> None:
 
 
 def _shown(settings: Settings, knobs: Knobs, first: date | None) -> Result:
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    aside = Console(stderr=True)
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
     # what is no terminal gets no line that is drawn again and again
     bar = Progress(*columns, TimeRemainingColumn(), console=aside, disable=not aside.is_terminal)
     task = bar.add_task("Payments", total=knobs.payments)
@@ -113,7 +111,7 @@ def _show(result: Result) -> None:
     )
     for what, counts in _lines(report):
         told = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-        console.print(f"{what:<10}{told or 'none'}", markup=False)
+        console.print(f"{what:<10}{told or 'none'}")
     table = Table("chain", "succeeded", "promised", "half within", "95 % within")
     for chain, one in report.times.items():
         promised, p50, p95 = f"{one.promised_s:.0f} s", f"{one.p50_s:.1f} s", f"{one.p95_s:.1f} s"
@@ -122,7 +120,8 @@ def _show(result: Result) -> None:
     if not result.problems:
         console.print(
             "[bold green]Checked:[/] every payment ended as its buyer was told, and chains, "
-            "wallets and books agree to the unit."
+            "wallets and books agree to the unit.",
+            markup=True,
         )
 
 

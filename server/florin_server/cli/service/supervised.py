@@ -33,6 +33,7 @@ from florin_server.cli.service.signals import on_hangup, run_until_signalled
 from florin_server.cli.settings import log_to_stderr, settings_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
+from florin_server.domain.settlement.lease import name_holder
 
 # -P: a folder that the service writes to is no place for its modules
 _COMMAND = (sys.executable, "-P", "-m", "florin_server.cli.service.child")
@@ -99,7 +100,14 @@ class _Sockets:
         )
 
     def order(
-        self, given: dict[str, Any], role: Role, store: str, number: int, dead: Sequence[str]
+        self,
+        given: dict[str, Any],
+        role: Role,
+        store: str,
+        number: int,
+        dead: Sequence[str],
+        *,
+        restarts: int,
     ) -> Order:
         """What a process is told; the settings that name sockets are the supervisor's for good."""
         scraped = self.metrics[number] if self.metrics else None
@@ -115,8 +123,10 @@ class _Sockets:
             store=store,
             http=self.http.fileno(),
             metrics=None if scraped is None else scraped.fileno(),
-            owner=os.urandom(8).hex(),
+            owner=name_holder(socket.gethostname(), os.urandom(8)),
             dead=dead,
+            restarts=restarts,
+            number=number + 1,
         )
 
 
@@ -133,7 +143,9 @@ async def _run(settings: Settings, given: dict[str, Any], role: Role, workers: i
         same = partial(sockets.order, given, role, store)
 
         async def spawn(number: int, dead: Sequence[str]) -> Spawned:
-            return await Spawned.of(_COMMAND, same(number, dead))
+            return await Spawned.of(
+                _COMMAND, same(number, dead, restarts=supervisor.restarts[number])
+            )
 
         supervisor = Supervisor(spawn, workers, SystemClock(), _patience(settings))
         places = sockets.places(settings)

@@ -30,12 +30,13 @@ def run(given: dict[str, Any], *, first: Work | None = None, beside: Work | None
     """
     settings = settings_of(given)
     log_to_stderr(settings)
-    run_until_signalled(_up(settings, first, beside))
+    run_until_signalled(run_service(settings, first, beside))
 
 
-async def _up(settings: Settings, first: Work | None, beside: Work | None) -> None:
+async def run_service(settings: Settings, first: Work | None, beside: Work | None) -> None:
+    """Start the service, write its files, report it as ready, and run until the work ends."""
     try:
-        service = await Service.start(settings)
+        service = await Service.start(settings, prepares=True)
     except (Refused, StoreError, DevChainError, OSError) as error:
         fail("Florin does not start", error)
     try:
@@ -47,6 +48,7 @@ async def _up(settings: Settings, first: Work | None, beside: Work | None) -> No
         on_hangup(service.look_again)
         places = Places.of(service)
         with service.home.announced(places.told()):
+            await service.set_ready()
             if first is not None:
                 await first(service.home.read_demo_env())
                 console.print()

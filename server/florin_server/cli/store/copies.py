@@ -76,4 +76,4 @@ def _is_sqlite(file: Path) -> bool:
 def _tell(copied: Copied, where: str) -> None:
     rows = sum(content.rows for content in copied.values())
     if not told({"rows": rows, "tables": {name: one.rows for name, one in copied.items()}}):
-        console.print(f"{rows} rows in {len(copied)} tables: {where} holds the same.", markup=False)
+        console.print(f"{rows} rows in {len(copied)} tables: {where} holds the same.")

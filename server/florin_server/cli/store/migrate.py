@@ -21,7 +21,7 @@ def run(given: dict[str, Any], *, status: bool, sql: bool) -> None:
             statements = [f"{one.strip()};" for one in migrating.preview(store)]
             if not told({"statements": statements}):
                 for one in statements:
-                    console.print(one, markup=False)
+                    console.print(one)
             return
         if not status:
             Home(settings.home).open()
@@ -32,8 +32,8 @@ def run(given: dict[str, Any], *, status: bool, sql: bool) -> None:
         fail("Not migrated", error)
     told({"schema": found.version, "wanted": found.wanted})
     if found.version == found.wanted:
-        console.print(f"The store has schema {found.version}, the present one.", markup=False)
+        console.print(f"The store has schema {found.version}, the present one.")
     else:
         has = f"schema {found.version}" if found.version else "no schema yet"
-        console.print(f"The store has {has}; this Florin wants {found.wanted}.", markup=False)
+        console.print(f"The store has {has}; this Florin wants {found.wanted}.")
         raise SystemExit(1)

@@ -84,4 +84,4 @@ def _watched(asking: Asking[T]) -> Asking[T]:
         if isinstance(question, Question) and question.method == "eth_sendRawTransaction":
             waits = False
             if not told_line({"step": "send", "chain": question.chain_id, "txId": answer}):
-                console.print(f"sent  transaction {answer}", markup=False)
+                console.print(f"sent  transaction {answer}")

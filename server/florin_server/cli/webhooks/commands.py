@@ -26,7 +26,7 @@ def create(  # noqa: PLR0917  (typer gives them by name)
     ] = "",
     event: Annotated[
         list[str] | None,
-        typer.Option(help="One type of events, and again for more.  [default: all]"),
+        typer.Option(help="A type of events, repeatable; * for all.  [default: all of payments]"),
     ] = None,
     live: LiveOption = False,
     home: HomeOption = None,
@@ -131,14 +131,14 @@ def listen(
     *,
     event: Annotated[
         list[str] | None,
-        typer.Option(help="One type of events, and again for more.  [default: all]"),
+        typer.Option(help="A type of events, repeatable.  [default: all]"),
     ] = None,
     at: At,
 ) -> None:
     """Hand webhooks on to a server on this machine, signed with a secret that is shown."""
     from florin_server.cli.webhooks import listen as command
 
-    command.run(at, forward_to, event or [])
+    command.run(at, forward_to, event or ["*"])
 
 
 @asking

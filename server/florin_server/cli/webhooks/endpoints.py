@@ -10,6 +10,7 @@ from florin.v1 import webhook_admin_pb2, webhook_pb2
 
 from florin_server.cli.console import console, note, table, told
 from florin_server.cli.operation import ask, minute, mode
+from florin_server.domain.text import replace_unprintable
 
 _COLUMNS = ("Id", "Partner", "Merchant", "Mode", "Status", "Failures", "Took one", "URL")
 _ATTEMPTS = ("At", "Event", "Type", "HTTP", "ms", "What was said")
@@ -103,7 +104,7 @@ def _row(one: webhook_admin_pb2.PartnerEndpoint) -> tuple[str, ...]:
 
 def _attempt(one: webhook_pb2.WebhookAttempt) -> tuple[str, ...]:
     # what strangers answered moves no cursor
-    said = "".join(ch if ch.isprintable() else "?" for ch in one.error or one.answer)
+    said = replace_unprintable(one.error or one.answer, "?")
     return (
         minute(one, "at"),
         one.event_id,

@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import time
+from collections.abc import Coroutine
 from contextlib import suppress
+from typing import Any
 
 import aiohttp
 from florin.v1.webhook_pb2 import TakenWebhook, WebhookReceipt
@@ -25,6 +28,7 @@ from florin_server.domain.webhooks.signing import Keys
 # by which one that was left behind is known
 DESCRIPTION = "florin listen"
 _WAIT_MS = 10_000
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ANSWER_S = 15.0
 
 
@@ -32,9 +36,27 @@ def run(at: At, forward_to: str, events: list[str]) -> None:
     """Listens until it is interrupted."""
     if not forward_to.startswith(("http://", "https://")):
         misused("--forward-to is an address such as http://localhost:3000/webhooks")
+    asyncio.run(_until_signalled(_listen(at, forward_to, events)))
+
+
+async def _until_signalled(listening: Coroutine[Any, Any, None]) -> None:
+    """Run until SIGINT or SIGTERM, which let it delete its endpoint.
+
+    Python heeds no SIGINT in a background job of a script, whose shell has it ignored.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(listening)
+
+    def stop() -> None:
+        for signum in _SIGNALS:
+            # a second one must not cut the deletion short
+            loop.add_signal_handler(signum, lambda: None)
+        task.cancel()
+
+    for signum in _SIGNALS:
+        loop.add_signal_handler(signum, stop)
     try:
-        asyncio.run(_listen(at, forward_to, events))
-    except KeyboardInterrupt:
+        await task
+    except asyncio.CancelledError:
         note("Nobody listens any more.")
 
 
@@ -46,7 +68,7 @@ async def _listen(at: At, forward_to: str, events: list[str]) -> None:
         endpoint_id = made.endpoint.id
         if not told_line({"endpoint": endpoint_id, "forwardTo": forward_to, "secret": keys.secret}):
             note(f"Handed on to {forward_to}, signed with")
-            console.print(keys.secret, markup=False)
+            console.print(keys.secret)
         try:
             await _forward(client, session, endpoint_id, keys, forward_to)
         except NotFoundError:
@@ -103,5 +125,5 @@ async def _hand_on(
         said = type(error).__name__
     kind = json.loads(body)["type"]
     if not told_line({"id": one.event_id, "type": kind, "answer": said}):
-        console.print(f"{kind:<20} {one.event_id}  {said}", markup=False)
+        console.print(f"{kind:<20} {one.event_id}  {said}")
     return receipt

@@ -33,4 +33,4 @@ def run(at: At, outcome: str) -> None:
         if outcome == _REFUNDED:
             client.merchant.create_refund(made.payment_id)
     if not told(made):
-        console.print(made.payment_id, markup=False)
+        console.print(made.payment_id)

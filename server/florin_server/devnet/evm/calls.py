@@ -18,7 +18,7 @@ from eth.vm.message import Message
 from eth_typing import Address
 
 from florin_server.devnet.errors import RpcFault
-from florin_server.devnet.evm.chain import Chain, Moment, floor_gas
+from florin_server.devnet.evm.chain import Chain, Moment
 from florin_server.devnet.evm.params import Call
 from florin_server.devnet.evm.state import DevState
 from florin_server.devnet.evm.views import COINBASE, GAS_LIMIT
@@ -44,7 +44,7 @@ def simulate(chain: Chain, call: Call, at: Moment) -> bytes:
         raise RpcFault(
             f"err: intrinsic gas too low: have {gas}, want {intrinsic} (supplied gas {gas})"
         )
-    if gas < (floor := floor_gas(call.data)):
+    if gas < (floor := chain.schedule.floor_gas(call.data)):
         raise RpcFault(
             f"err: insufficient gas for floor data gas cost: have {gas}, want {floor} "
             f"(supplied gas {gas})"
@@ -60,7 +60,7 @@ def estimate(chain: Chain, call: Call, at: Moment) -> int:
     """A gas limit that is enough, and at most one or two percent more than needed."""
     intrinsic = _intrinsic_gas(call)
     most = min(call.gas or GAS_LIMIT, GAS_LIMIT)
-    floor = max(floor_gas(call.data), intrinsic)
+    floor = max(chain.schedule.floor_gas(call.data), intrinsic)
 
     def attempt(limit: int) -> ComputationAPI:
         with chain.machine(at) as machine:
@@ -150,14 +150,19 @@ def _buy_gas(machine: DevState, call: Call, gas: int) -> int:
             f"maxFeePerGas: {call.max_fee}, baseFee: {base_fee}"
         )
     bought = gas + _intrinsic_gas(call)
-    have, want = machine.get_balance(sender), bought * call.max_fee + call.value
+    fees = machine.fees
+    have = machine.get_balance(sender) if fees is None else fees.held(machine.flat, sender)
+    want = bought * call.max_fee + call.value
     if have < want:
         raise RpcFault(
             f"err: insufficient funds for gas * price + value: address 0x{sender.hex()} "
             f"have {have} want {want} (supplied gas {bought})"
         )
     price = min(base_fee + call.tip, call.max_fee)
-    machine.set_balance(sender, have - bought * price)
+    if fees is None:
+        machine.set_balance(sender, have - bought * price)
+    else:
+        fees.take(machine.flat, sender, bought * price)
     return price
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -22,9 +22,17 @@ from eth_typing import Address, BlockNumber, Hash32
 from eth_utils.exceptions import ValidationError
 
 from florin_server.devnet.errors import DevChainError, RpcFault
+from florin_server.devnet.evm.block_rules import BlockRules
 from florin_server.devnet.evm.history import Block, History, Mined
 from florin_server.devnet.evm.pool import Pool, Waiting
+from florin_server.devnet.evm.schedule import GasSchedule
 from florin_server.devnet.evm.state import Cell, DevState, FlatState, Value
+from florin_server.devnet.evm.system_transactions import (
+    SYSTEM_GAS,
+    system_hashes,
+    system_transactions,
+)
+from florin_server.devnet.evm.token_fees import MANAGER_CODE, UNIT_WEI, TokenFees
 from florin_server.devnet.evm.views import (
     COINBASE,
     GAS_LIMIT,
@@ -69,16 +77,25 @@ class Moment:
 
 
 class Chain:
-    """All of one chain. `now` tells Unix seconds, `code` what more the first block holds."""
+    """All of one chain. `now` tells Unix seconds, `code` what more the first block holds.
 
-    def __init__(
+    With `fees` it has no coin but what its faucet was given, and charges gas in a token.
+    """
+
+    def __init__(  # noqa: PLR0917  (one of each, none alike)
         self,
         history: History,
         chain_id: int,
         seed: int,
         now: Callable[[], int],
         code: Mapping[str, bytes],
+        schedule: GasSchedule | None = None,
+        fees: TokenFees | None = None,
+        rules: BlockRules | None = None,
     ) -> None:
+        self.fees = fees
+        self.schedule = schedule or GasSchedule()
+        self.rules = rules or BlockRules()
         self.history = history
         self.chain_id = chain_id
         self.now = now
@@ -88,6 +105,8 @@ class Chain:
         self.reverting = 0  # how many transactions are to fail from now on
         self._builder = PragueVM.get_transaction_builder()
         self._vm = DevState(None, _context(chain_id, 0, 0, GWEI, ()), BLANK_ROOT_HASH)  # type: ignore[arg-type]
+        self._vm.schedule = self.schedule
+        self._vm.fees = fees
         self._branches = 0
         self._pinned: int | None = None
         self._check_origin(seed, code)
@@ -118,6 +137,8 @@ class Chain:
         """A file goes on only with what it began with."""
         codes = [artifact(name).bytecode for name in _CONTRACTS]
         placed = [part for place, code in more.items() for part in (place.encode(), code)]
+        if self.fees is not None:
+            placed += [self.fees.token.encode(), self.fees.manager.encode()]
         origin = _FORMAT + keccak(rlp.encode([self.chain_id, seed, *codes, *placed]))
         found = self.history.meta("origin")
         if found is None:
@@ -132,7 +153,8 @@ class Chain:
         faucet = bytes.fromhex(DEVNET.faucet[2:])
         time = self.now()
         self._vm.execution_context = _context(self.chain_id, 0, time, self.base_fee, ())
-        self.state.set_balance(Address(faucet), FAUCET_WEI)
+        if self.fees is None:
+            self.state.set_balance(Address(faucet), FAUCET_WEI)
         self._create(faucet, artifact("PaySettler").bytecode, DEVNET.settler)
         owner = faucet.rjust(32, b"\0")
         self._create(faucet, artifact("TestDollar").bytecode + owner, DEVNET.token.address)
@@ -143,6 +165,9 @@ class Chain:
         self.state.set_code(Address(permit2), artifact("DevPermit2").runtime)
         for place, code in more.items():
             self.state.set_code(Address(bytes.fromhex(place[2:])), code)
+        if self.fees is not None:
+            self.state.set_code(Address(bytes.fromhex(self.fees.manager[2:])), MANAGER_CODE)
+            self.fees.give(self.state, faucet, FAUCET_WEI // UNIT_WEI)
         self.state.seal_transaction()
         self._seal([], time, parent=bytes(32), number=0, salt=seed.to_bytes(8, "big"))
 
@@ -183,7 +208,9 @@ class Chain:
                 "invalid sender: invalid chain id for signer: "
                 f"have {fields.chain_id} want {self.chain_id}"
             )
-        _check_fields(fields)
+        if self.fees is not None and fields.value:
+            raise RpcFault("transactions cannot carry value: the chain has no coin")
+        _check_fields(fields, self.schedule)
         try:
             fields.validate()
         except (ValidationError, PyEVMError) as error:
@@ -195,7 +222,13 @@ class Chain:
     def submit(self, raw: bytes) -> Waiting:
         """Puts a transaction into the pool."""
         fields = self.decode(raw)
-        return self.pool.add(fields, raw, self.state)
+        return self.pool.add(fields, raw, self.state, self.held(fields.sender))
+
+    def held(self, account: bytes) -> int:
+        """What an account can pay gas with after the newest block, in wei."""
+        if self.fees is not None:
+            return self.fees.held(self.state, account)
+        return self.state.get_balance(Address(account))
 
     # ---- blocks
 
@@ -204,7 +237,7 @@ class Chain:
 
         Those of one sender are spared from failing on purpose.
         """
-        time = max(self.now(), self.head.time)
+        time = max(self.rules.timestamp(self.now()), self.head.time)
         number = self.head.number + 1
         self._vm.execution_context = self._context_at(number, time)
         done: list[tuple[Waiting, Outcome]] = []
@@ -235,6 +268,7 @@ class Chain:
         return block
 
     def _execute(self, fields: SignedTransactionAPI, *, fails: bool = False) -> Outcome:
+        taken = self._take_fee(fields)
         apply = self._vm.apply_reverting if fails else self._vm.apply_transaction
         computation = apply(fields)
         created = computation.msg.storage_address if computation.msg.is_create else None
@@ -245,8 +279,29 @@ class Chain:
             created=created,
             logs=computation.get_log_entries() if computation.is_success else (),
         )
+        if self.fees is not None:
+            cost = outcome.gas_used * outcome.price
+            fee = self.fees.settle(self.state, fields.sender, taken, cost)
+            outcome = replace(outcome, logs=(*outcome.logs, fee))
+            for one in (fields.sender, Address(COINBASE)):
+                self.state.set_balance(one, 0)
         self.state.seal_transaction()
         return outcome
+
+    def _take_fee(self, fields: SignedTransactionAPI) -> int:
+        """Take the most that a transaction may cost in the fee token; return the units.
+
+        The machine charges the coin: the sender has as much of it while the transaction runs.
+        """
+        if self.fees is None:
+            return 0
+        most = fields.gas * fields.max_fee_per_gas
+        if self.held(fields.sender) < most:
+            raise ValidationError("the sender cannot pay the fee")
+        self.state.set_balance(fields.sender, most)
+        return self.fees.take(
+            self.state, fields.sender, fields.gas * self._vm.get_gas_price(fields)
+        )
 
     def _seal(
         self,
@@ -257,7 +312,8 @@ class Chain:
         number: int,
         salt: bytes,
     ) -> Block:
-        hashes = [waiting.hash for waiting, _ in done]
+        hashes = system_hashes(self.rules.system_transactions, number, parent)
+        hashes += [waiting.hash for waiting, _ in done]
         content = [self.chain_id, number, time, parent, self.base_fee, salt, hashes]
         block = Block(
             number=number,
@@ -265,7 +321,7 @@ class Chain:
             parent=parent,
             time=time,
             base_fee=self.base_fee,
-            gas_used=sum(outcome.gas_used for _, outcome in done),
+            gas_used=self._system_gas + sum(outcome.gas_used for _, outcome in done),
             bloom=logs_bloom(log for _, outcome in done for log in outcome.logs),
         )
         undo = self.state.take_undo()
@@ -279,8 +335,10 @@ class Chain:
         return block
 
     def _mined(self, block: Block, done: Sequence[tuple[Waiting, Outcome]]) -> Iterator[Mined]:
-        gas, logs = 0, 0
-        for position, (waiting, outcome) in enumerate(done):
+        first = self.rules.system_transactions
+        yield from system_transactions(first, block, self.chain_id)
+        gas, logs = self._system_gas, 0
+        for position, (waiting, outcome) in enumerate(done, first):
             fields = waiting.transaction
             receipt = receipt_view(
                 fields, block, position, outcome, gas_before=gas, logs_before=logs
@@ -289,6 +347,10 @@ class Chain:
             yield Mined(waiting.hash, waiting.raw, orjson.dumps(body), orjson.dumps(receipt))
             gas += outcome.gas_used
             logs += len(outcome.logs)
+
+    @property
+    def _system_gas(self) -> int:
+        return SYSTEM_GAS * self.rules.system_transactions
 
     def _prune(self) -> None:
         gone = self.head.number - KEPT_STATES
@@ -309,7 +371,10 @@ class Chain:
         self._pinned = number
 
     def rewind(self, number: int) -> list[bytes]:
-        """Drops all blocks above a number; returns their raw transactions in order."""
+        """Drops all blocks above a number; returns their raw transactions in order.
+
+        System transactions are left out: each block has its own.
+        """
         former = self._former(number)
         self.state.reset(former)
         raw = self.history.rewind(number, former, self.state.cells)
@@ -319,7 +384,7 @@ class Chain:
         self.head = self.block(number)
         self._branches += 1
         self.history.set_meta("branches", self._branches.to_bytes(8, "big"))
-        return raw
+        return [one for one in raw if one]
 
     def reorg(self, depth: int, drop: Collection[bytes] = (), delay: int = 0) -> Block:
         """Replaces the newest blocks by one more of them.
@@ -397,7 +462,7 @@ def _context(
     )
 
 
-def _check_fields(fields: Any) -> None:
+def _check_fields(fields: Any, schedule: GasSchedule) -> None:
     """What geth looks at before it looks at the sender."""
     if fields.gas > GAS_LIMIT:
         raise RpcFault("exceeds block gas limit")
@@ -413,14 +478,8 @@ def _check_fields(fields: Any) -> None:
         raise RpcFault(
             f"intrinsic gas too low: gas {fields.gas}, minimum needed {fields.intrinsic_gas}"
         )
-    floor = floor_gas(fields.data)
+    floor = schedule.floor_gas(fields.data)
     if fields.gas < floor:
         raise RpcFault(
             f"insufficient gas for floor data gas cost: gas {fields.gas}, minimum needed {floor}"
         )
-
-
-def floor_gas(data: bytes) -> int:
-    """The least gas that a transaction with these data is charged (EIP-7623)."""
-    zeros = data.count(0)
-    return 21_000 + 10 * (zeros + 4 * (len(data) - zeros))

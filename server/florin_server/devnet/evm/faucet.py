@@ -51,7 +51,8 @@ def top_up(  # noqa: PLR0917  (one of each, none alike)
     queue: list[tuple[bytes, int, bytes]] = []
     wanted: list[Gift] = []
     for account in dict.fromkeys(accounts):
-        coin = missing(chain.state.get_balance(Address(account)), wei, GIFT_WEI, rarely=rarely)
+        held = chain.state.get_balance(Address(account))
+        coin = missing(held, wei, GIFT_WEI, rarely=rarely) if chain.fees is None else 0
         if coin:
             queue.append((account, coin, b""))
             wanted.append(Gift(COIN, GIFT_WEI if wei is None else wei, coin))
@@ -93,7 +94,9 @@ def _held(chain: Chain, token: bytes, account: bytes) -> int:
 def _send(chain: Chain, to: bytes, value: int, data: bytes) -> bytes:
     nonce = chain.pool.next_nonce(_FAUCET, chain.state.get_nonce(Address(_FAUCET)))
     fee = chain.base_fee * 2 + GWEI
-    content = [chain.chain_id, nonce, GWEI, fee, _GAS, to, value, data, []]
+    prices = chain.schedule
+    gas = _GAS + 2 * prices.slot_extra + 2 * prices.account_extra
+    content = [chain.chain_id, nonce, GWEI, fee, gas, to, value, data, []]
     digest = keccak(b"\x02" + rlp.encode(content))
     signature = coincurve.PrivateKey(DEVNET.faucet_key).sign_recoverable(digest, hasher=None)
     r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:64], "big")

@@ -18,6 +18,8 @@ from eth.vm.computation import BaseComputation
 from eth.vm.forks.prague.computation import PragueComputation
 from eth.vm.forks.prague.opcodes import PRAGUE_OPCODES
 
+from florin_server.devnet.evm.schedule import PRAGUE_ACCOUNT
+
 # kind and what it works with, units of gas, and where the next one is
 _Step: TypeAlias = tuple[int, Any, int, int]
 
@@ -122,6 +124,7 @@ class _FastCode(CodeStream):
 
     def _run(self) -> Iterator[int]:  # noqa: C901, PLR0912, PLR0915  (a dispatch is one piece)
         computation = self._computation
+        _charge_new_account(computation)
         steps, destinations = _read(self._raw_code_bytes)
         # all numbers on the stack are ints here; py-evm's own opcodes leave bytes on top at most
         stack: list[Any] = computation._stack.values  # type: ignore[attr-defined]  # noqa: SLF001
@@ -186,8 +189,54 @@ class _FastCode(CodeStream):
                 raise OutOfGas(f"Out of gas: {-gas} missing")
 
 
+def _charge_new_account(computation: BaseComputation) -> None:
+    """Charge a transaction that sends coin to a new account, where accounts cost more."""
+    message: Any = computation.msg
+    state: Any = computation.state
+    if not message.value or message.depth or message.is_create or not state.schedule.account_extra:
+        return
+    receiver = message.storage_address
+    is_new = state.get_balance(receiver) == message.value
+    if is_new and not state.has_code_or_nonce(receiver):
+        computation.consume_gas(state.schedule.account, reason="new account")
+
+
+class _Sstore:
+    """Prague's, and what a new slot costs above that."""
+
+    mnemonic = "SSTORE"
+
+    def __call__(self, computation: Any) -> None:
+        extra = computation.state.schedule.slot_extra
+        if extra:
+            slot, value = computation._stack.values[-1], computation._stack.values[-2]  # noqa: SLF001
+            place = computation.msg.storage_address
+            original = computation.state.get_storage(place, slot, from_journal=False)
+            if original == 0 and bool(value) != bool(computation.state.get_storage(place, slot)):
+                if value:
+                    computation.consume_gas(extra, reason="new slot")
+                else:
+                    computation.refund_gas(extra)
+        _PRAGUE_SSTORE(computation=computation)
+
+
+class _Call(type(PRAGUE_OPCODES[0xF1])):  # type: ignore[misc]
+    """Prague's, and what a new account costs above that."""
+
+    def compute_msg_extra_gas(self, computation: Any, gas: int, to: Any, value: int) -> int:
+        extra: int = super().compute_msg_extra_gas(computation, gas, to, value)
+        if extra < PRAGUE_ACCOUNT:
+            return extra
+        return extra + int(computation.state.schedule.account_extra)
+
+
+_PRAGUE_SSTORE: Final[Any] = PRAGUE_OPCODES[0x55]
+
+
 class DevComputation(PragueComputation):
-    """One call or creation, by Prague's rules."""
+    """One call or creation, by Prague's rules at the prices of the chain's schedule."""
+
+    opcodes = {**PRAGUE_OPCODES, 0x55: _Sstore(), 0xF1: _Call()}  # type: ignore[dict-item]  # noqa: RUF012
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -14,11 +14,10 @@ from florin_server.devnet.evm import calls, params
 from florin_server.devnet.evm.chain import GWEI, Chain, Moment
 from florin_server.devnet.evm.history import Block
 from florin_server.devnet.evm.mining import Mining
+from florin_server.devnet.evm.token_fees import PLACEHOLDER
 from florin_server.devnet.evm.views import GAS_LIMIT, block_view, hexed, transaction_view
 from florin_server.devnet.faults import Faults
 
-SAFE_DEPTH: Final = 2  # blocks on top that make a block "safe"
-FINAL_DEPTH: Final = 6  # ... and "finalized"
 LOGS_MAX: Final = 10_000
 FEE_HISTORY_MAX: Final = 1024
 TIP: Final = GWEI
@@ -81,7 +80,8 @@ class EthMethods:
         if tag in _LIVE:
             return head
         if tag in ("safe", "finalized"):
-            depth = SAFE_DEPTH if tag == "safe" else FINAL_DEPTH
+            rules = self._chain.rules
+            depth = rules.safe_depth if tag == "safe" else rules.final_depth
             return self._chain.block(max(0, head.number - depth))
         number = 0 if tag == "earliest" else params.quantity(tag)
         return self._chain.block(number) if number <= head.number else None
@@ -100,8 +100,10 @@ class EthMethods:
     # ---- state
 
     def _balance(self, account: Any, tag: Any = "latest") -> str:
-        place = Address(params.address(account))
-        with self._chain.machine(self._moment(tag)) as machine:
+        place, moment = Address(params.address(account)), self._moment(tag)
+        if self._chain.fees is not None:
+            return hex(PLACEHOLDER)
+        with self._chain.machine(moment) as machine:
             return hex(machine.get_balance(place))
 
     def _code(self, account: Any, tag: Any = "latest") -> str:

@@ -58,8 +58,13 @@ class Pool:
         """The waiting transaction with that hash."""
         return self._by_hash.get(transaction_hash)
 
-    def add(self, transaction: SignedTransactionAPI, raw: bytes, state: FlatState) -> Waiting:
-        """Takes a decoded transaction of this chain, or refuses it as geth would."""
+    def add(
+        self, transaction: SignedTransactionAPI, raw: bytes, state: FlatState, held: int
+    ) -> Waiting:
+        """Takes a decoded transaction of this chain, or refuses it as geth would.
+
+        `held` is what its sender can pay with, in wei.
+        """
         new = self._waiting(transaction, raw)
         if new.hash in self._by_hash:
             raise RpcFault("already known")
@@ -68,7 +73,7 @@ class Pool:
             raise RpcFault(f"nonce too low: next nonce {expected}, tx nonce {new.nonce}")
         queue = self._by_sender.get(new.sender, {})
         replaced = queue.get(new.nonce)
-        _check_funds(new, queue, replaced, state)
+        _check_funds(new, queue, replaced, held)
         if replaced is not None:
             _check_replacement(new, replaced)
             self.remove(replaced)
@@ -139,9 +144,8 @@ class Pool:
 
 
 def _check_funds(
-    new: Waiting, queue: dict[int, Waiting], replaced: Waiting | None, state: FlatState
+    new: Waiting, queue: dict[int, Waiting], replaced: Waiting | None, balance: int
 ) -> None:
-    balance = state.get_balance(new.transaction.sender)
     if balance < new.cost:
         raise RpcFault(
             "insufficient funds for gas * price + value: "

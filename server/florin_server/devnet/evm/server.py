@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from florin_server.clock import Clock, SystemClock
+from florin_server.devnet.evm.block_rules import BlockRules
+from florin_server.devnet.evm.schedule import GasSchedule
+from florin_server.devnet.evm.token_fees import TokenFees
 from florin_server.devnet.genesis import DEVNET
 from florin_server.devnet.gifts import Gifts
 from florin_server.devnet.server import DevChain, Engine, started
@@ -29,7 +32,9 @@ class EvmDevSettings:
 
     `chain_id`, `seed` and `code` are fixed when a file is created; chains with another seed have
     other block hashes. `code` is what stands at addresses from the first block on, beside Florin's
-    own contracts. The faucet's budgets go by `real_ns`, which no caller can move on.
+    own contracts. `gas` holds the prices of gas, `fees` the token that it is paid in where there is
+    no coin, `rules` tell how blocks are made. The faucet's budgets go by `real_ns`, which no caller
+    can move on.
     """
 
     chain_id: int = DEVNET.chain_id
@@ -37,6 +42,9 @@ class EvmDevSettings:
     clock: Clock = field(default_factory=SystemClock)
     seed: int = 0
     code: Mapping[str, bytes] = field(default_factory=dict)
+    gas: GasSchedule = field(default_factory=GasSchedule)
+    fees: TokenFees | None = None
+    rules: BlockRules = field(default_factory=BlockRules)
     real_ns: Callable[[], int] = time.monotonic_ns
 
 
@@ -117,6 +125,9 @@ def _engine(path: Path | None, settings: EvmDevSettings) -> _Engine:
             settings.seed,
             lambda: settings.clock.now_us() // 1_000_000,
             settings.code,
+            settings.gas,
+            settings.fees,
+            settings.rules,
         )
     except BaseException:
         history.close()

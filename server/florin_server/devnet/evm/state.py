@@ -23,6 +23,8 @@ from eth_hash.auto import keccak
 from eth_typing import Address, Hash32
 
 from florin_server.devnet.evm.interpreter import DevComputation
+from florin_server.devnet.evm.schedule import GasSchedule
+from florin_server.devnet.evm.token_fees import TokenFees
 
 Cell = tuple[bytes, int]
 Value = int | bytes
@@ -237,7 +239,18 @@ class FlatState(AccountDatabaseAPI):
         return None
 
 
-class _Reverting(PragueTransactionExecutor):
+class _Executor(PragueTransactionExecutor):
+    """Charges what the chain's schedule asks for calldata."""
+
+    def calc_data_floor_gas(  # type: ignore[override]
+        self, transaction: SignedTransactionAPI, gas_used: int, gas_refund: int
+    ) -> int:
+        """Return the gas that is missing up to the floor."""
+        schedule: GasSchedule = self.vm_state.schedule  # type: ignore[attr-defined]
+        return max(schedule.floor_gas(transaction.data) - (gas_used - gas_refund), 0)
+
+
+class _Reverting(_Executor):
     """Lets a transaction run code that reverts, whatever it calls."""
 
     def build_evm_message(self, transaction: SignedTransactionAPI) -> MessageAPI:
@@ -251,12 +264,19 @@ class DevState(PragueState):
 
     account_db_class = FlatState
     computation_class = DevComputation
+    transaction_executor_class = _Executor
     _account_db: FlatState
+    schedule = GasSchedule()  # a chain sets its own
+    fees: TokenFees | None = None  # a chain without a coin sets them
 
     @property
     def flat(self) -> FlatState:
         """The accounts and storage."""
         return self._account_db
+
+    def has_code_or_nonce(self, address: Address) -> bool:
+        """Return whether an account has sent something or has code."""
+        return self.flat.account_has_code_or_nonce(address)
 
     def apply_reverting(self, transaction: SignedTransactionAPI) -> ComputationAPI:
         """Applies a transaction that fails on purpose: it pays for its gas and does nothing."""

@@ -16,9 +16,9 @@ from florin_server.devnet.evm.history import Block
 GAS_LIMIT: Final = 60_000_000
 COINBASE: Final = bytes.fromhex("c0" * 20)
 MIX_HASH: Final = bytes.fromhex("01" * 32)
+EMPTY_BLOOM: Final = "0x" + "00" * 256
 
 _ZERO_HASH: Final = "0x" + "00" * 32
-_EMPTY_BLOOM: Final = "0x" + "00" * 256
 _EMPTY_UNCLES: Final = "0x" + keccak(b"\xc0").hex()
 _NO_REQUESTS: Final = "0x" + sha256(b"").hexdigest()
 _BLOOM_BITS: Final = 2048
@@ -52,7 +52,7 @@ def block_view(block: Block, transactions: Sequence[Any]) -> dict[str, Any]:
         "baseFeePerGas": hex(block.base_fee),
         "miner": hexed(COINBASE),
         "transactions": transactions,
-        "logsBloom": hexed(block.bloom) if block.bloom else _EMPTY_BLOOM,
+        "logsBloom": hexed(block.bloom) if block.bloom else EMPTY_BLOOM,
         "difficulty": "0x0",
         "totalDifficulty": "0x0",
         "extraData": "0x",
@@ -157,7 +157,7 @@ def receipt_view(
         "gasUsed": hex(outcome.gas_used),
         "cumulativeGasUsed": hex(gas_before + outcome.gas_used),
         "effectiveGasPrice": hex(outcome.price),
-        "logsBloom": hexed(bloom) if bloom else _EMPTY_BLOOM,
+        "logsBloom": hexed(bloom) if bloom else EMPTY_BLOOM,
         "logs": [
             {
                 **place,

@@ -27,6 +27,7 @@ from florin_server.chains.solana import spl
 from florin_server.devnet.errors import DevChainError
 from florin_server.devnet.solana import nonces
 from florin_server.devnet.solana.genesis import FAUCET_LAMPORTS, SOLNET
+from florin_server.devnet.solana.guards import error_of_guard, resolve_guards
 from florin_server.devnet.solana.history import History, Landed, StoredAccount
 from florin_server.devnet.solana.nonces import AnyMessage
 from florin_server.devnet.solana.parsed import ui_amount
@@ -58,6 +59,11 @@ class Machine:
         self._svm = (
             LiteSVM().with_sigverify(False).with_blockhash_check(False).with_transaction_history(0)
         )
+        # a stand-in needs a program at its address: this one passes, or fails, by its data alone
+        memo = self._svm.get_account(spl.MEMO)
+        if memo is None:
+            raise DevChainError("the machine has no memo program")
+        self._svm.add_program(spl.LIGHTHOUSE, bytes(memo.data))
         if history.meta("format") is None:
             self._genesis()
         elif history.meta("format") != _FORMAT:
@@ -112,10 +118,11 @@ class Machine:
     def simulate(self, transaction: VersionedTransaction) -> Outcome:
         """What would happen if the transaction landed now; nothing changes."""
         self._set_clock()
+        transaction, failure = resolve_guards(transaction, self._state_after)
         done = self._svm.simulate_transaction(transaction)
         if isinstance(done, FailedTransactionMetadata):
             meta = done.meta()
-            error = error_json(done.err())
+            error = error_of_guard(error_json(done.err()), failure)
             return Outcome(error, meta.logs(), meta.compute_units_consumed(), meta.fee(), {})
         meta = done.meta()
         after = dict(done.post_accounts())
@@ -127,10 +134,11 @@ class Machine:
         message = transaction.message
         keys = message.account_keys
         before = [self.account(key) for key in keys]
-        done = self._svm.send_transaction(transaction)
+        runs, failure = resolve_guards(transaction, self._state_after)
+        done = self._svm.send_transaction(runs)
         error: Any = None
         if isinstance(done, FailedTransactionMetadata):
-            error, meta = error_json(done.err()), done.meta()
+            error, meta = error_of_guard(error_json(done.err()), failure), done.meta()
             if self.account(keys[0]) == before[0]:
                 return None
             self._use_nonce(message)
@@ -171,6 +179,15 @@ class Machine:
         self._history.append(landed, map(bytes, keys))
         self._slots.landed()
         return landed
+
+    def _state_after(self, transaction: VersionedTransaction) -> dict[Pubkey, Account] | None:
+        """Return the accounts that a transaction names, as it would leave them."""
+        done = self._svm.simulate_transaction(transaction)
+        if isinstance(done, FailedTransactionMetadata):
+            return None
+        changed = dict(done.post_accounts())
+        kept = {key: self.account(key) for key in transaction.message.account_keys}
+        return {key: one for key, one in {**kept, **changed}.items() if one is not None}
 
     def _use_nonce(self, message: AnyMessage) -> None:
         """What the machine leaves out when a transaction fails."""

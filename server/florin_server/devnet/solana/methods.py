@@ -41,6 +41,7 @@ class SolanaMethods:
         self._history = history
         self._slots = slots
         self._machine = machine
+        self._sending = sending
         self.table: Mapping[str, Method] = {
             "getHealth": (lambda: "ok", 0, 0),
             "getVersion": (lambda: {"solana-core": "3.0.0", "feature-set": 0}, 0, 0),
@@ -105,7 +106,7 @@ class SolanaMethods:
     # ---- accounts
 
     def _rent(self, size: Any, config: Any = None) -> int:
-        params.fields(config, ("commitment",))
+        self._slots.at(params.commitment(params.fields(config, ("commitment",))))
         return self._machine.rent(params.number(size, 0, 10 * 2**20))
 
     def _balance(self, address: Any, config: Any = None) -> Any:
@@ -187,12 +188,12 @@ class SolanaMethods:
             "confirmationStatus": commitment,
         }
 
-    def _visible(self, landed: Landed, given: Mapping[str, Any]) -> bool:
-        """Histories tell nothing that is only processed."""
+    def _deepest(self, given: Mapping[str, Any]) -> int:
+        """Return the newest slot that a history shows: nothing in it is only processed."""
         wanted = params.commitment(given)
         if wanted is Commitment.PROCESSED:
             raise bad_params("Method does not support commitment below `confirmed`")
-        return landed.slot <= self._slots.at(wanted)
+        return self._slots.at(wanted)
 
     def _signatures(self, address: Any, config: Any = None) -> Any:
         given, _ = self._at(config, "limit", "before", "until")
@@ -201,7 +202,7 @@ class SolanaMethods:
             bytes(params.signature(given[name])) if name in given else None
             for name in ("before", "until")
         )
-        about = bytes(params.pubkey(address))
+        about, deepest = bytes(params.pubkey(address)), self._deepest(given)
         return [
             {
                 "signature": params.base58(one.signature),
@@ -212,7 +213,7 @@ class SolanaMethods:
                 "confirmationStatus": self._slots.commitment(one.slot),
             }
             for one in self._history.mentioning(about, limit, before, until)
-            if self._visible(one, given)
+            if one.slot <= deepest
         ]
 
     def _transaction(self, signature: Any, config: Any = None) -> Any:
@@ -221,8 +222,9 @@ class SolanaMethods:
         given = params.fields(config, ("commitment", "encoding", "maxSupportedTransactionVersion"))
         kinds = ("json", "jsonParsed", "base64", "base58")
         encoding = params.encoding_of(given, kinds, "json")
+        deepest = self._deepest(given)
         landed = self._history.transaction(bytes(params.signature(signature)))
-        if landed is None or not self._visible(landed, given):
+        if landed is None or landed.slot > deepest:
             return None
         transaction = VersionedTransaction.from_bytes(landed.raw)
         version = transaction.version()
@@ -255,8 +257,7 @@ class SolanaMethods:
             "accounts",
             "innerInstructions",
         )
-        encoding = params.encoding_of(options, ("base58", "base64"), "base58")
-        transaction = params.transaction(given, encoding)
+        transaction = self._sending.parse(given, options)
         wanted = params.fields(options.get("accounts"), ("encoding", "addresses"))
         addresses = params.pubkeys(wanted.get("addresses", []), ACCOUNTS_MAX)
         checks = params.flag(options.get("sigVerify", False))

@@ -19,7 +19,6 @@ from florin_server.devnet.errors import RpcFault, bad_params
 from florin_server.devnet.solana.slots import Commitment
 
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-_BASE58_MAX: Final = 1683  # what 1232 bytes take at most
 
 
 def fields(value: Any, allowed: Sequence[str]) -> Mapping[str, Any]:
@@ -34,10 +33,10 @@ def fields(value: Any, allowed: Sequence[str]) -> Mapping[str, Any]:
     return {name: one for name, one in value.items() if one is not None}
 
 
-def commitment(given: Mapping[str, Any]) -> Commitment:
-    """The commitment that a caller wants; finalized unless told."""
+def commitment(given: Mapping[str, Any], name: str = "commitment") -> Commitment:
+    """Read the commitment that a caller wants; finalized unless named."""
     try:
-        return Commitment(given.get("commitment", Commitment.FINALIZED))
+        return Commitment(given.get(name, Commitment.FINALIZED))
     except ValueError as error:
         raise bad_params("Invalid params: unknown commitment") from error
 
@@ -87,16 +86,22 @@ def blockhash(value: Any) -> Hash:
         raise bad_params("Invalid param: Invalid") from error
 
 
-def transaction(value: Any, encoding: str) -> VersionedTransaction:
-    """A transaction whose parts fit together; its signatures are not looked at."""
+def transaction(value: Any, encoding: str, bytes_max: int) -> VersionedTransaction:
+    """Parse a transaction of so many bytes at most; its signatures are not looked at."""
     if not isinstance(value, str):
         raise bad_params("Invalid params: the transaction is no text")
+    # a byte takes 1.37 characters of base58; longer texts would take long to decode
+    text_max = bytes_max * 4 // 3 + 4 if encoding == "base64" else bytes_max * 137 // 100 + 1
+    if len(value) > text_max:
+        text = f"{encoding} encoded transaction too large: {len(value)} bytes"
+        raise bad_params(f"{text} (max: encoded/raw {text_max}/{bytes_max})")
     try:
         raw = base64.b64decode(value, validate=True) if encoding == "base64" else _base58(value)
     except (binascii.Error, ValueError) as error:
         raise bad_params(f"invalid {encoding} encoding") from error
-    if len(raw) > spl.TX_BYTES_MAX:
-        raise bad_params(f"decoded transaction too large: {len(raw)} bytes")
+    if len(raw) > bytes_max:
+        text = f"decoded transaction too large: {len(raw)} bytes"
+        raise bad_params(f"{text} (max: {bytes_max} bytes)")
     try:
         found = VersionedTransaction.from_bytes(raw)
         found.sanitize()
@@ -127,8 +132,6 @@ def base58(data: bytes) -> str:
 
 
 def _base58(text: str) -> bytes:
-    if len(text) > _BASE58_MAX:
-        raise ValueError("too long")
     value = 0
     for letter in text:
         value = value * 58 + _BASE58.index(letter)

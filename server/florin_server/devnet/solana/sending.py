@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from solders.keypair import Keypair
@@ -38,20 +38,23 @@ class Sending:
         "minContextSlot",
     )
 
-    def __init__(self, history: History, slots: Slots, machine: Machine, gifts: Gifts) -> None:
+    def __init__(
+        self, history: History, slots: Slots, machine: Machine, gifts: Gifts, bytes_max: int
+    ) -> None:
         self._history = history
         self._slots = slots
         self._machine = machine
         self._gifts = gifts
         self._waiting: OrderedDict[bytes, VersionedTransaction] = OrderedDict()
+        self._bytes_max = bytes_max
         self.faucet = Keypair.from_seed(SOLNET.faucet_seed)
         self.paused = False
 
     def send(self, given: Any, config: Any = None) -> str:
         """Takes a transaction and answers its first signature; that it lands is not promised."""
         options = params.fields(config, self.OPTIONS)
-        encoding = params.encoding_of(options, ("base58", "base64"), "base58")
-        transaction = params.transaction(given, encoding)
+        self._slots.at(params.commitment(options, "preflightCommitment"))
+        transaction = self.parse(given, options)
         if not all(transaction.verify_with_results()):
             raise RpcFault("Transaction signature verification failure", -32003)
         signature = transaction.signatures[0]
@@ -64,6 +67,11 @@ class Sending:
         else:
             self._land(transaction)
         return str(signature)
+
+    def parse(self, given: Any, options: Mapping[str, Any]) -> VersionedTransaction:
+        """Parse a transaction in the encoding that the options of its call name."""
+        encoding = params.encoding_of(options, ("base58", "base64"), "base58")
+        return params.transaction(given, encoding, self._bytes_max)
 
     def resume(self) -> None:
         """Ends a pause; what waited lands now, unless its blockhash has lapsed."""
@@ -88,7 +96,8 @@ class Sending:
 
     def airdrop(self, address: Any, lamports: Any, config: Any = None) -> str:
         """Gives coin away."""
-        params.fields(config, ("commitment", "recentBlockhash"))
+        given = params.fields(config, ("commitment", "recentBlockhash"))
+        self._slots.at(params.commitment(given))
         amount, to = params.number(lamports, 1, AIRDROP_MAX), params.pubkey(address)
         found = self._machine.account(to)
         self.may_give([Gift(COIN, amount + (found.lamports if found else 0), amount)])

@@ -10,6 +10,7 @@ from typing import Final
 from solders.hash import Hash
 
 from florin_server.clock import Clock
+from florin_server.devnet.errors import bad_params
 from florin_server.devnet.solana.genesis import SOLNET
 from florin_server.devnet.solana.history import History
 
@@ -26,9 +27,12 @@ class Commitment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Depths:
-    """Slots on top that make a transaction confirmed, and finalized."""
+    """Slots on top that make a transaction confirmed, and finalized.
 
-    confirmed: int = 1
+    A cluster whose `confirmed` is None refuses that commitment.
+    """
+
+    confirmed: int | None = 1
     finalized: int = 32
 
 
@@ -87,11 +91,13 @@ class Slots:
         self._history.set_meta("extra_slots", self._extra)
 
     def at(self, commitment: Commitment) -> int:
-        """The newest slot of a commitment."""
+        """Return the newest slot of a commitment; RpcFault if the cluster does not have it."""
         match commitment:
             case Commitment.PROCESSED:
                 return self.slot
             case Commitment.CONFIRMED:
+                if self._depths.confirmed is None:
+                    raise bad_params("Invalid params: unknown variant `confirmed`")
                 return max(0, self.slot - self._depths.confirmed)
             case Commitment.FINALIZED:
                 return max(0, self.slot - self._depths.finalized)
@@ -100,11 +106,10 @@ class Slots:
         """How sure a transaction of a slot is."""
         if slot <= self.at(Commitment.FINALIZED):
             return Commitment.FINALIZED
-        return (
-            Commitment.CONFIRMED
-            if slot <= self.at(Commitment.CONFIRMED)
-            else (Commitment.PROCESSED)
-        )
+        has_confirmed = self._depths.confirmed is not None
+        if has_confirmed and slot <= self.at(Commitment.CONFIRMED):
+            return Commitment.CONFIRMED
+        return Commitment.PROCESSED
 
     def blockhash(self, slot: int) -> Hash:
         """The hash of a slot's block."""

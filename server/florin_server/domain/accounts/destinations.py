@@ -36,9 +36,13 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class DailyCaps:
-    """How many places may be opened in a day (UTC): on a chain, and for one merchant there."""
+    """How many places may be opened in a day (UTC) on a chain.
+
+    `partner` is for all merchants of one partner, who creates as many as it likes.
+    """
 
     chain: int
+    partner: int
     merchant: int
 
 

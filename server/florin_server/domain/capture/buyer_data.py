@@ -15,6 +15,7 @@ import orjson
 
 from florin_server.domain.encoded import json_object
 from florin_server.domain.errors import Issue
+from florin_server.domain.text import has_unsafe
 
 Data: TypeAlias = dict[str, str | bool]
 
@@ -40,6 +41,7 @@ class Fault(StrEnum):
     COUNTRY = "must be two capital letters, like DE"
     LONG_ADDRESS = f"must have at most {ADDRESS_CHARS_MAX} characters"
     LONG_NAME = f"must have at most {NAME_CHARS_MAX} characters"
+    CONTROL = "has control characters"
     UNKNOWN = "has a member that is not asked for"
 
 
@@ -130,7 +132,9 @@ def prefill(text: str) -> dict[str, str]:
     return {
         field.id: known[field.id]
         for field in FIELDS
-        if field.kind != "checkbox" and isinstance(known.get(field.id), str)
+        if field.kind != "checkbox"
+        and isinstance(known.get(field.id), str)
+        and not has_unsafe(known[field.id])
     }
 
 
@@ -159,6 +163,8 @@ def _fault(field: Field, value: Any) -> Fault | None:
         return None if value is True else Fault.CONFIRM
     if not isinstance(value, str):
         return Fault.STRING
+    if has_unsafe(value):
+        return Fault.CONTROL
     if field.kind == "date":
         return None if _is_date(value) else Fault.DATE
     if field.id.endswith("Country"):

@@ -164,13 +164,16 @@ PAYOUTS = table(
 
 REFUNDS = table(
     "refunds",
-    "A refund of a payment, as the merchant sees it; a payment has at most one.",
+    "A refund of a payment, as the merchant sees it; a payment may have several.",
     ["refund_id"],
     text("refund_id", "id"),
     text("payment_id", "the payment"),
     text("status", "where it stands: pending, processing, succeeded or failed"),
     text("unit", "what is paid back: caip19/…"),
     money("amount", "how much", "unit"),
+    text("payment_unit", "what the payment asked for: iso4217/… or caip19/…"),
+    money("payment_amount", "the same at the payment's own rate", "payment_unit"),
+    text("reason", "why, in the merchant's words; empty if none was given"),
     text("account", "who gets it back (CAIP-10); empty if the payment was simulated"),
     text("tx_hash", "transaction; `test:…` if it was simulated"),
     time("created_at", "when it was asked for"),
@@ -192,7 +195,7 @@ LEDGER = table(
     text("credit", "account that it comes from"),
     text("asset", "in what (CAIP-19)"),
     money("amount", "how much, always above zero", "asset"),
-    text("note", "the operator's own words, if any"),
+    text("note", "the operator's own words, or why a journal has no transfers; empty otherwise"),
 )
 
 BLOCKS = table(

@@ -6,6 +6,7 @@ Nobody else writes keys; `docs/reference` is made of these.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from florin_server.domain.ledger import accounts
 from florin_server.domain.payouts.payout import PayoutKind
@@ -25,6 +26,11 @@ class Kind(StrEnum):
     OPERATOR = "operator"
     REVERSE = "reverse"
 
+
+# Journals of these kinds, and their reversals, may have no transfers: an account paid itself. They
+# are booked all the same, because their key says that the books know of the payment.
+TO_ITSELF: Final = "an account paid itself: nothing moved between accounts"
+_MAY_MOVE_NOTHING = frozenset({Kind.SETTLE, Kind.HELD, Kind.LATE})
 
 _OF_PAYOUT = {
     PayoutKind.REFUND: Kind.REFUND,
@@ -81,6 +87,11 @@ def reversal(key: str) -> str:
 def reversal_kind(kind: str) -> str:
     """The kind of a reversal, which tells what it reverses."""
     return f"{Kind.REVERSE}_{kind}"
+
+
+def may_move_nothing(kind: str) -> bool:
+    """Return True if a journal of the kind may have no transfers."""
+    return kind.removeprefix(f"{Kind.REVERSE}_") in _MAY_MOVE_NOTHING
 
 
 def nth(key: str, n: int) -> str:

@@ -127,4 +127,5 @@ def _owed(one: Received, account: str) -> Postings:
 
 
 def _moved(postings: Iterable[Posting]) -> Postings:
-    return tuple(one for one in postings if one.amount > 0)
+    """Return the postings that move something; a transfer of an account to itself does not."""
+    return tuple(one for one in postings if one.amount > 0 and one.debit != one.credit)

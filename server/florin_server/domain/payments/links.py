@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Collection, Iterable
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from florin_server.domain.ids import is_payment_id_shape
+from florin_server.domain.urls import is_loopback
 
 SEGMENT_CHARS_MAX = 2048
 DECODINGS_MAX = 2
@@ -81,19 +81,14 @@ def _is_trusted(url: SplitResult, pay_hosts: Collection[str]) -> bool:
     _ = url.port
     if "@" in url.netloc or not _HOST.fullmatch(host):
         return False
-    if url.scheme != "https" and not (url.scheme == "http" and _is_loopback(host)):
+    if url.scheme != "https" and not (url.scheme == "http" and _is_near(host)):
         return False
     ours = [pay_host.lower() for pay_host in pay_hosts if pay_host]
     return any(host == pay_host or host.endswith(f".{pay_host}") for pay_host in ours)
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _is_near(host: str) -> bool:
+    return host.endswith(".localhost") or is_loopback(host)
 
 
 def query_id(query: Iterable[tuple[str, str]]) -> str:

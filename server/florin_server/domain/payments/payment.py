@@ -136,12 +136,12 @@ class Option:
     reference: str | None = None
     head: int | None = None
 
-    def first_block(self, confirmations: int, otherwise: int) -> int:
+    def first_block(self, reorg_depth: int, otherwise: int) -> int:
         """No block below can hold its effect, however the chain is reorganised.
 
         `otherwise` stands for the newest block when it was offered, if that is not known.
         """
-        return max(0, (otherwise if self.head is None else self.head) - confirmations)
+        return max(0, (otherwise if self.head is None else self.head) - reorg_depth)
 
     @property
     def build(self) -> Build | None:
@@ -181,6 +181,11 @@ class ResolvedBuild:
     head: int
     issued_at_us: int
     expires_at: int | None = None
+
+    @property
+    def has_nonce(self) -> bool:
+        """True if a durable nonce stands for the blockhash of its transaction."""
+        return "nonce" in self.terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +259,12 @@ class RefundStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refund:
-    """The full amount of a succeeded payment, to be paid back to the account that paid it.
+    """Money of a succeeded payment that goes back to the account that paid it, all or a part.
 
-    `account` is CAIP-10, None if no account did (a simulated payment). A payment has at most one.
-    `version` counts its changes of status, its creation being the first.
+    `account` is CAIP-10, None if no account did (a simulated payment). `version` counts the
+    changes of all refunds of the payment, from 1; it is the one of this refund's latest change.
+    `ordinal` counts the refunds of the payment, from 1. `payment_value` is `value` in the payment's
+    own unit, at the payment's own rate.
     """
 
     id: str
@@ -270,3 +277,6 @@ class Refund:
     created_at_us: int
     completed_at_us: int | None = None
     version: int = 1
+    ordinal: int = 1
+    reason: str | None = None
+    payment_value: int = 0

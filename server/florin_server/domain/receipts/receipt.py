@@ -18,6 +18,8 @@ _Digits = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,77})$")]
 # of JSON numbers that every reader keeps
 _Number = Annotated[int, Field(ge=0, le=2**53 - 1)]
 VERSION: Final = 1
+# what the merchant alone knows: public copies leave it out
+PRIVATE_MEMBERS: Final = frozenset({"reference"})
 
 
 class _Part(BaseModel):
@@ -96,7 +98,8 @@ class Receipt(_Part):
     """A statement of an installation, `iss`, about a payment, `sub`, at a time, `iat`.
 
     `recipient` got what was paid less the fee: with `settled` it is the merchant's own account,
-    else the operator holds the money for it. `fee_to` got the fee.
+    else the operator holds the money for it. `fee_to` got the fee. `refund` is the newest refund;
+    `refunds` are all of them, the oldest first, where there are several.
     """
 
     version: Literal[1] = VERSION
@@ -116,6 +119,16 @@ class Receipt(_Part):
     transaction: Place
     succeeded_at: _Number
     refund: Refunded | None = None
+    refunds: list[Refunded] | None = None
+
+    @property
+    def all_refunds(self) -> list[Refunded]:
+        """All refunds, the oldest first."""
+        return self.refunds or ([] if self.refund is None else [self.refund])
+
+    def to_public(self) -> Receipt:
+        """Return the copy for public routes, without the members that are the merchant's."""
+        return self.model_copy(update=dict.fromkeys(PRIVATE_MEMBERS))
 
     def encoded(self) -> bytes:
         """The JSON text that is signed."""

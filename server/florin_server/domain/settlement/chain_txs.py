@@ -36,7 +36,7 @@ class PayerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The most gas that one payment may use of its transaction."""
+    """The most gas that one payment may use of its transaction; on Solana its fee in lamports."""
 
     kind: PayerKind
     gas: int
@@ -49,8 +49,7 @@ class ChainTx:
     Only bytes that are written down are ever broadcast, and at most one variant can be mined.
 
     It settles payments, those of one kind in calldata order, or makes payouts, or does neither.
-    `shares` are those of the payments, in the same order; empty on chains where gas does not depend
-    on who pays.
+    `shares` are those of the payments, in the same order.
     `sent_block` is the head when it was last broadcast. `since_block` was there when it was signed,
     so that no older block can hold it; None where nobody has to know.
     """
@@ -123,12 +122,12 @@ class Accepted:
     alone: bool = False
     kind: PayerKind | None = None
 
-    def since_offered(self, confirmations: int) -> Accepted:
+    def since_offered(self, reorg_depth: int) -> Accepted:
         """The same, with every block that may hold its effect.
 
         Others may have settled it before its confirm, unseen by a node that lagged behind.
         """
-        first = self.option.first_block(confirmations, self.from_block)
+        first = self.option.first_block(reorg_depth, self.from_block)
         return replace(self, from_block=min(first, self.from_block))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -20,35 +21,48 @@ class EndpointState(StrEnum):
 # why an endpoint is paused whose owner wanted it so
 BY_OWNER: Final = "you paused it"
 
-# what a new payment is told as; every later change is told as the status that it came to
+# the version of the format of bodies: members may be added to it, and none may change
+FORMAT: Final = "2026-05-18"
 _CREATED: Final = "payment.created"
-EVENT_TYPES: Final = (
+SETTLED: Final = "payment.settled"
+# endpoints that name no types receive these
+PAYMENT_TYPES: Final = (
     _CREATED,
     *(f"payment.{status}" for status in Status if status is not Status.REQUIRES_ACTION),
-    *(f"refund.{status}" for status in RefundStatus),
+    SETTLED,
 )
+EVENT_TYPES: Final = (*PAYMENT_TYPES, *(f"refund.{status}" for status in RefundStatus))
+# stands for all types, also for those that are added later
+ALL_TYPES: Final = "*"
 
 
 def type_of(cause: str, status: Status) -> str | None:
-    """What a change is told as; None for one that leaves a payment where nobody acted yet."""
+    """Return the type of a payment's event; None for one before anybody acted."""
     if cause == CREATED:
         return _CREATED
     return None if status is Status.REQUIRES_ACTION else f"payment.{status}"
 
 
 def type_of_refund(status: RefundStatus) -> str:
-    """What a change of a refund is told as."""
+    """Return the type of a refund's event."""
     return f"refund.{status}"
+
+
+def expand_types(events: Collection[str]) -> frozenset[str]:
+    """Return the types of EVENT_TYPES that a list of an endpoint stands for."""
+    if ALL_TYPES in events:
+        return frozenset(EVENT_TYPES)
+    return frozenset(events or PAYMENT_TYPES)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One place of a merchant, or of a partner for all of its merchants.
 
-    `events` are of EVENT_TYPES, none for all of them. `version` is the version of the API that its
-    bodies are in. One without `url` is asked for what waits instead of being told. `failures`
-    counts attempts in a row, since `failing_since_us`; nothing is tried before `retry_at_us`.
-    `attempts` counts all that there ever were.
+    `events` are of EVENT_TYPES, or ALL_TYPES; none for PAYMENT_TYPES. `version` is that of the
+    format of its bodies. One without `url` is asked for what waits instead of being told.
+    `failures` counts attempts in a row, since `failing_since_us`; nothing is tried before
+    `retry_at_us`. `attempts` counts all that there ever were.
     """
 
     id: str
@@ -80,17 +94,17 @@ class Endpoint:
 
     def wants(self, event_type: str | None) -> bool:
         """Tells whether it is told of events of a type."""
-        return event_type is not None and (not self.events or event_type in self.events)
+        return event_type is not None and event_type in expand_types(self.events)
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """What an endpoint is to be told of one payment: every event above `told`, up to `newest`.
 
-    Both are places as in `past`. `attempts` and `since_us` are of the next one. It is tried again
-    at `next_at_us`; None if it was given up. `claimed` while somebody tries it, who is told from
-    others by the `epoch`. Up to `only_to`, it was told all of them before, and is told those of
-    the types in `only_types` again.
+    Both are places as in `snapshot`. `attempts` and `since_us` are of the next one. It is tried
+    again at `next_at_us`; None if it was given up. `claimed` while somebody tries it, who is told
+    from others by the `epoch`. Up to `only_to`, it was told all of them before, and is told those
+    of the types in `only_types` again.
     """
 
     endpoint_id: str
@@ -114,7 +128,7 @@ class Waiting:
 class Attempt:
     """One attempt to tell an endpoint of a change. `n` counts the endpoint's, from 1.
 
-    `version` is the event's place, as in `past`. There was an HTTP `status`, or else a
+    `version` is the event's place, as in `snapshot`. There was an HTTP `status`, or else a
     `fault` says why not. `answer` is the beginning of what was answered, as text.
     """
 

@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 _HMAC_BYTES: Final = 32
 _SEED_BYTES: Final = 32
 _SECRET, _PUBLIC = "whsec_", "whpk_"
+# what the names of headers begin with
+FAMILIES: Final = ("webhook", "svix")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,10 @@ def event_id(payment_id: str, version: int) -> str:
 
 
 def headers(keys: Sequence[Keys], event: str, at_s: int, body: bytes) -> dict[str, str]:
-    """The headers of a message, signed with each of the keys, the newest first."""
+    """Return the headers of a message, signed with each of the keys, the newest first.
+
+    Libraries read one family of headers or the other, so both come with equal values.
+    """
     content = f"{event}.{at_s}.".encode() + body
     signed = []
     for one in keys:
@@ -63,8 +68,5 @@ def headers(keys: Sequence[Keys], event: str, at_s: int, body: bytes) -> dict[st
         sign = Ed25519PrivateKey.from_private_bytes(one.seed).sign(content)
         signed += [f"v1,{base64.b64encode(code).decode()}"]
         signed += [f"v1a,{base64.b64encode(sign).decode()}"]
-    return {
-        "webhook-id": event,
-        "webhook-timestamp": str(at_s),
-        "webhook-signature": " ".join(signed),
-    }
+    values = {"id": event, "timestamp": str(at_s), "signature": " ".join(signed)}
+    return {f"{family}-{name}": value for family in FAMILIES for name, value in values.items()}

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from florin_server.domain.accounts.destinations import (
-    AssetAccount,
-    check_chain,
-    read_asset,
-    read_destination,
-)
-from florin_server.domain.caip import AccountId, canonical_account
+from florin_server.domain.accounts.destinations import check_chain, read_asset, read_destination
+from florin_server.domain.caip import AccountId
 from florin_server.domain.errors import FlorinError, Issue, invalid, invalid_members
 from florin_server.domain.ids import short_id
 from florin_server.domain.payments.payment import Destination
@@ -20,12 +15,10 @@ from florin_server.flows.accounts import own_accounts
 from florin_server.flows.accounts.merchants import require
 from florin_server.flows.app import App, Caller
 from florin_server.flows.payments.idempotent import failing, once
-from florin_server.flows.payouts import opening
 from florin_server.store.accounts import destinations
 from florin_server.store.accounts.destinations import Settlements
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.payments.idempotency import Replay
-from florin_server.store.settlement import token_accounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +43,10 @@ async def create(
 ) -> list[Destination] | Replay:
     """Creates all of them or none, or repeats the answer of the idempotency key."""
     try:
-        work = _create(app, caller, merchant_id, _places(app, merchant_id, wanted))
+        work = _create(caller, merchant_id, _places(app, merchant_id, wanted))
     except FlorinError as fault:
         work = failing(fault)
-    outcome = await once(app, caller, work, receipt)
-    if not isinstance(outcome, Replay):
-        _tell(app, outcome)
-    return outcome
+    return await once(app, caller, work, receipt)
 
 
 async def change(
@@ -74,11 +64,8 @@ async def change(
         own_accounts.check(app.rails.values(), destination)
     except ValueError as fault:
         return await once(app, caller, failing(invalid("destination", str(fault))), receipt)
-    work = _change(app, caller, merchant_id, settlement_id, account)
-    outcome = await once(app, caller, work, receipt)
-    if not isinstance(outcome, Replay):
-        _tell(app, [outcome])
-    return outcome
+    work = _change(caller, merchant_id, settlement_id, account)
+    return await once(app, caller, work, receipt)
 
 
 async def delete(
@@ -127,46 +114,21 @@ def _list(caller: Caller, merchant_id: str) -> Op[Settlements]:
     return (yield from destinations.of_merchant(merchant_id))
 
 
-def _tell(app: App, places: Sequence[Destination]) -> None:
-    """Lets settlers look at new receivers, outside of the request."""
-    for chain_id in {_receiver(one).chain_id for one in places} & app.chains.keys():
-        app.expect_receivers(chain_id)
-
-
-def _receiver(place: Destination) -> AssetAccount:
-    return AssetAccount(place.asset_key, canonical_account(place.account))
-
-
-@operation
-def _expect(app: App, place: Destination) -> Op[None]:
-    """Queues what has to be opened before the place can receive."""
-    receiver = _receiver(place)
-    rail = app.rails.get(receiver.chain_id)
-    if (
-        rail is not None
-        and rail.token_accounts is not None
-        and rail.token_accounts.needed(receiver)
-    ):
-        wanted = opening.of(rail, place.merchant_id, receiver)
-        yield from token_accounts.want(wanted, app.clock.now_us())
-
-
 @operation
 def _create(
-    app: App, caller: Caller, merchant_id: str, places: Sequence[Destination]
+    caller: Caller, merchant_id: str, places: Sequence[Destination]
 ) -> Op[list[Destination]]:
     yield from require(caller, merchant_id)
     for place in places:
         # the refusal undoes those before it
         if not (yield from destinations.add(place)):
             raise settlement_asset_taken(wcp_profile=caller.wcp_profile)
-        yield from _expect(app, place)
     return list(places)
 
 
 @operation
 def _change(
-    app: App, caller: Caller, merchant_id: str, settlement_id: str, account: AccountId
+    caller: Caller, merchant_id: str, settlement_id: str, account: AccountId
 ) -> Op[Destination]:
     yield from require(caller, merchant_id)
     known = yield from destinations.one(merchant_id, settlement_id)
@@ -179,7 +141,6 @@ def _change(
     moved = yield from destinations.move(merchant_id, settlement_id, str(account))
     if moved is None:
         raise settlement_unknown(wcp_profile=caller.wcp_profile)
-    yield from _expect(app, moved)
     return moved
 
 

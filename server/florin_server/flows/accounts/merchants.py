@@ -144,7 +144,7 @@ def _look(caller: Caller, merchant_id: str) -> Op[tuple[Merchant, Settlements]]:
 def _want_icon(app: App, outcome: Merchant | Replay) -> None:
     """Has a new picture asked for, so that the first buyer sees it."""
     if isinstance(outcome, Merchant) and outcome.icon_url is not None:
-        app.icons.want(outcome.icon_url)
+        app.icons.want(outcome.icon_url, outcome.partner_id)
 
 
 def _check(changes: Changes) -> None:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Protocol
 import orjson
 
 from florin_server.domain.exports.columns import Column, Kind
+from florin_server.domain.text import csv_cell, escape_json
 from florin_server.flows.exports.layout import Values
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,7 +38,11 @@ class Encoder(Protocol):
 
 
 class CsvEncoder:
-    """RFC 4180 with a header; what is not there is empty, and an empty text is `""`."""
+    """RFC 4180 with a header; what is not there is empty, and an empty text is `""`.
+
+    Texts that a program for tables would compute begin with `'`, and unsafe characters are escaped,
+    as `domain.text.csv_cell` says; JSON keeps its meaning.
+    """
 
     def __init__(self, file: BinaryIO, columns: Sequence[Column]) -> None:
         self._file = file
@@ -115,9 +120,14 @@ def _day(day: int) -> str:
 
 
 def _cell(text: str) -> str:
+    text = csv_cell(text)
     if text and _SPECIAL.search(text) is None:
         return text
     return '"' + text.replace('"', '""') + '"'
+
+
+def _json(text: str) -> str:
+    return _cell(escape_json(text))
 
 
 def _flag(value: Any) -> str:
@@ -126,7 +136,7 @@ def _flag(value: Any) -> str:
 
 _CSV: dict[Kind, Callable[[Any], str]] = {
     Kind.TEXT: _cell,
-    Kind.JSON: _cell,
+    Kind.JSON: _json,
     Kind.FLAG: _flag,
     Kind.NUMBER: str,
     Kind.TIME: moment,

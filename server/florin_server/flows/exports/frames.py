@@ -17,6 +17,7 @@ import orjson
 
 from florin_server.domain.exports.columns import Column, Kind, Row
 from florin_server.domain.exports.error import NotExported
+from florin_server.domain.text import csv_text
 from florin_server.flows.exports import folder
 from florin_server.flows.exports.arrow import batch, pa, pq, schema
 from florin_server.flows.exports.feeds import Origin
@@ -139,7 +140,7 @@ def _of_csv(column: Column, cell: str) -> Any:
         return _FLAGS[cell]
     if column.kind is Kind.NUMBER:
         return int(cell)
-    return microseconds(cell) if column.kind is Kind.TIME else cell
+    return microseconds(cell) if column.kind is Kind.TIME else csv_text(cell)
 
 
 def _of_json(column: Column, value: Any) -> Any:

@@ -1,8 +1,8 @@
 """Which picture stands for a merchant, and which ones are wanted.
 
 Nobody who opens a page waits for the host of a picture: what is not there yet is wanted, and a
-worker asks for it. What is remembered and wanted is bounded; hosts take turns, so that one with
-thousands of pictures keeps no other one waiting.
+worker asks for it. What is remembered and wanted is bounded, for each partner alone; partners take
+turns, and hosts of a partner, so that one with thousands of pictures keeps no other one waiting.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ RETRY_US: Final = 3_600_000_000
 _REMEMBERED, _REMEMBERED_US = 2000, 60_000_000
 # bodies in memory: 48 KiB each at most
 _PICTURES: Final = 128
-_HOSTS_MAX: Final = 500
+_PARTNERS_MAX: Final = 500
+_HOSTS_MAX: Final = 32
 _A_HOST: Final = 16
+# of all hosts of a partner
+_A_PARTNER: Final = 64
 
 
 class Icons:
@@ -37,10 +40,11 @@ class Icons:
         self._store, self._clock, self._enabled = store, clock, enabled
         self._known: Recent[Known] = Recent(_REMEMBERED, _REMEMBERED_US)
         self._pictures: Recent[bytes] = Recent(_PICTURES, FRESH_US)
-        self._wanted: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
+        # by partner and host
+        self._wanted: OrderedDict[str, OrderedDict[str, OrderedDict[str, None]]] = OrderedDict()
         self._more = asyncio.Event()
 
-    async def address(self, url: str | None) -> str | None:
+    async def address(self, url: str | None, partner_id: str) -> str | None:
         """Where our host shows the picture of an address; None if it has none (yet)."""
         if url is None or not self._enabled or not is_https_url(url):
             return None
@@ -50,7 +54,7 @@ class Icons:
             known = await self._store.read(icons.known(url)) or Known(None, None, 0)
             self._known.keep(url, known, now_us)
         if is_due(known, now_us):
-            self.want(url)
+            self.want(url, partner_id)
         return None if known.digest is None else f"/icons/{known.digest}.png"
 
     async def picture(self, digest: str) -> bytes | None:
@@ -67,28 +71,37 @@ class Icons:
         """True if a picture is told without asking the store."""
         return self._pictures.get(digest, self._clock.now_us()) is not None
 
-    def want(self, url: str) -> None:
-        """Has an address asked; beyond what a host, or all of them, may want it is left out."""
+    def want(self, url: str, partner_id: str) -> None:
+        """Queue an address for the worker; drop it if its partner's share of the queue is full."""
         if not self._enabled or not is_https_url(url):
             return
         host = urlsplit(url).hostname or ""
-        if host not in self._wanted and len(self._wanted) >= _HOSTS_MAX:
+        hosts = self._wanted.get(partner_id, OrderedDict())
+        if not hosts and len(self._wanted) >= _PARTNERS_MAX:
             return
-        urls = self._wanted.setdefault(host, OrderedDict())
-        if len(urls) < _A_HOST:
-            urls[url] = None
-            self._more.set()
+        urls = hosts.get(host, OrderedDict())
+        if not urls and len(hosts) >= _HOSTS_MAX:
+            return
+        if len(urls) >= _A_HOST or sum(map(len, hosts.values())) >= _A_PARTNER:
+            return
+        urls[url] = None
+        hosts[host] = urls
+        self._wanted[partner_id] = hosts
+        self._more.set()
 
     async def next(self) -> str:
-        """The next address to ask, of the host that waits longest; waits until there is one."""
+        """Return the next address of the partner, and its host, that waits longest; wait for it."""
         while not self._wanted:
             self._more.clear()
             await self._more.wait()
-        host, urls = self._wanted.popitem(last=False)
+        partner_id, hosts = self._wanted.popitem(last=False)
+        host, urls = hosts.popitem(last=False)
         url, _ = urls.popitem(last=False)
+        # the others' turn comes first
         if urls:
-            # the others' turn comes first
-            self._wanted[host] = urls
+            hosts[host] = urls
+        if hosts:
+            self._wanted[partner_id] = hosts
         return url
 
     def found(self, url: str, known: Known) -> None:
@@ -100,4 +113,6 @@ def is_due(known: Known | None, now_us: int) -> bool:
     """True if an address should be asked (again)."""
     if known is None:
         return True
-    return now_us - known.tried_at_us >= (FRESH_US if known.fault is None else RETRY_US)
+    fresh_us = FRESH_US if known.fault is None else RETRY_US
+    # nothing was tried in the future: the clock was set back since
+    return not 0 <= now_us - known.tried_at_us < fresh_us

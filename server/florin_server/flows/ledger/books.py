@@ -7,7 +7,7 @@ that alarms; what it has too much is unbooked until the operator says that it wa
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -15,6 +15,7 @@ from functools import partial
 from florin_server.domain.caip import canonical_account, canonical_asset
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.ids import short_id
+from florin_server.domain.quarantine import ItemKind
 from florin_server.flows.app import App
 from florin_server.flows.ledger import postings
 from florin_server.rails.protocol import Rail
@@ -151,10 +152,33 @@ async def _read(
     unread: dict[str, str] = {}
     for rail in rails:
         try:
-            held |= await rail.observer.holdings(_places(rail, now), _seen(app, rail))
+            held |= await _holdings(app, rail, _places(rail, now))
         except RailUnavailable as error:
             unread[rail.chain_id] = str(error) or type(error).__name__
     return held, unread
+
+
+async def _holdings(
+    app: App, rail: Rail, places: Collection[WalletAsset]
+) -> dict[WalletAsset, int]:
+    """Return what wallets hold; one whose reading fails unexpectedly is set aside."""
+    quarantine, chain_id = app.quarantine, rail.chain_id
+    left = [
+        place
+        for place in sorted(places)
+        if not quarantine.holds(ItemKind.WALLET, chain_id, "/".join(place))
+    ]
+    held: dict[WalletAsset, int] = {}
+    for found in await quarantine.each(
+        ItemKind.WALLET,
+        chain_id,
+        left,
+        "/".join,
+        "read its balance",
+        lambda part: rail.observer.holdings(part, _seen(app, rail)),
+    ):
+        held |= found
+    return held
 
 
 def _lines(
@@ -221,7 +245,7 @@ async def begin(app: App, rail: Rail) -> bool:
     wanted = {place for place in _places(rail, seen) if opening_of(place) not in seen.opened}
     if not wanted:
         return True
-    held = await rail.observer.holdings(wanted, _seen(app, rail))
+    held = await _holdings(app, rail, wanted)
     begun = await app.store.write(_begin(rail, chains, seen, held, app.clock.now_us()))
     return begun >= wanted
 

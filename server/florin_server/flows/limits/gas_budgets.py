@@ -12,6 +12,9 @@ Each time that costs a relayer the gas of one payment. So it is bounded, all in 
   which costs more than our failing one, and meets the budget of its payer.
 
 Creating accounts for payments that are paid has budgets of its own. Hours are those of the clock.
+
+On Solana the units are lamports of fees. There all payers count as accounts with code do elsewhere:
+one signature of a delegate moves the money of many payers away, which costs less than our fees.
 """
 
 from __future__ import annotations
@@ -30,6 +33,32 @@ from florin_server.store.settlement import gas
 from florin_server.store.settlement.gas import Usage
 
 HOUR_US: Final = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class HourlyBudgets:
+    """What relayers of one chain may lose in an hour, in units of gas or in lamports.
+
+    `covers_keys` says that payments of plain keys draw on all of them, not on their payer's alone.
+    """
+
+    payer: int
+    app: int
+    chain: int
+    opened_app: int
+    opened_chain: int
+    covers_keys: bool
+
+
+def budgets_of(app: Core, chain_id: str) -> HourlyBudgets:
+    """Return the budgets of a chain."""
+    if app.rails[chain_id].gas is None:
+        fees = app.settings.failed_fees
+        # opening token accounts is bounded by the day
+        return HourlyBudgets(fees.payer, fees.app, fees.chain, 0, 0, covers_keys=True)
+    most = app.settings.failed_gas
+    budgets = (most.payer, most.app, most.chain, most.opened_app, most.opened_chain)
+    return HourlyBudgets(*budgets, covers_keys=False)
 
 
 def hour_of(now_us: int) -> int:
@@ -52,7 +81,7 @@ async def usage(app: Core, chain_id: str) -> Usage:
     now_us = app.clock.now_us()
     known = app.spent.get(chain_id, now_us)
     if known is None or known.since_us != hour_of(now_us):
-        most = app.settings.failed_gas.payer
+        most = budgets_of(app, chain_id).payer
         known = await app.store.read(gas.usage(chain_id, hour_of(now_us), most))
         app.spent.keep(chain_id, known, now_us)
     return known
@@ -61,7 +90,7 @@ async def usage(app: Core, chain_id: str) -> Usage:
 async def by_hand(app: Core, caller: Caller, chain_id: str, payers: Sequence[str]) -> Sequence[str]:
     """Those payers (CAIP-10) of whom no signature is taken now if they have code."""
     used = await usage(app, chain_id)
-    if paused(app, used, app_of(caller)):
+    if paused(budgets_of(app, chain_id), used, app_of(caller)):
         return payers
     return [one for one in payers if one in used.payers]
 
@@ -69,28 +98,28 @@ async def by_hand(app: Core, caller: Caller, chain_id: str, payers: Sequence[str
 async def check(app: Core, caller: Caller, option: Option, kind: PayerKind) -> None:
     """Refuses a payment that would not be sent now; nothing of it is bound."""
     used = await usage(app, option.chain_id)
-    own = app_of(caller)
+    own, budgets = app_of(caller), budgets_of(app, option.chain_id)
     if option.payer in used.payers:
         raise _refusal(app, "payer_paused", "Too many payments of the account failed")
-    if kind is not PayerKind.KEY and paused(app, used, own):
+    if budgets.covers_keys and paused(budgets, used, own):
+        raise _refusal(app, "payments_paused", "Too many payments on the chain failed")
+    if kind is not PayerKind.KEY and paused(budgets, used, own):
         raise _refusal(
             app, "contract_accounts_paused", "No signatures of contract accounts are taken now"
         )
-    if kind is PayerKind.UNBORN and opening_paused(app, used, own):
+    if kind is PayerKind.UNBORN and opening_paused(budgets, used, own):
         raise _refusal(
             app, "account_creation_paused", "No accounts are created by their payments now"
         )
 
 
-def paused(app: Core, used: Usage, own: str) -> bool:
+def paused(most: HourlyBudgets, used: Usage, own: str) -> bool:
     """True while no contract accounts' payments of an app are sent."""
-    most = app.settings.failed_gas
     return used.failed >= most.chain or used.failed_by_app.get(own, 0) >= most.app
 
 
-def opening_paused(app: Core, used: Usage, own: str) -> bool:
+def opening_paused(most: HourlyBudgets, used: Usage, own: str) -> bool:
     """True while no payments of an app are sent that create their accounts."""
-    most = app.settings.failed_gas
     return used.opened >= most.opened_chain or used.opened_by_app.get(own, 0) >= most.opened_app
 
 
@@ -113,22 +142,25 @@ class Exhausted:
     reason: str
 
 
-def exhausted(app: Core, used: Usage) -> list[Exhausted]:
-    """The budgets that are used up in this hour."""
-    most, end = app.settings.failed_gas, until(app.clock.now_us())
+def exhausted(app: Core, chain_id: str, used: Usage) -> list[Exhausted]:
+    """The budgets of a chain that are used up in this hour."""
+    most, end = budgets_of(app, chain_id), until(app.clock.now_us())
+    lost = "failed fees" if most.covers_keys else "failed gas"
     code = f"payments of accounts with code are paused until {end}"
+    if most.covers_keys:
+        code = f"payments are paused until {end}"
     creation = f"payments that create their accounts are paused until {end}"
     found = []
     if used.failed >= most.chain:
-        text = f"the hour's budget for failed gas is exhausted: {code}"
+        text = f"the hour's budget for {lost} is exhausted: {code}"
         found.append(Exhausted(Budget.FAILED, (), text))
     if apps := _above(used.failed_by_app, most.app):
-        text = f"the hour's budget of {', '.join(apps)} for failed gas is exhausted: their {code}"
+        text = f"the hour's budget of {', '.join(apps)} for {lost} is exhausted: their {code}"
         found.append(Exhausted(Budget.FAILED_OF_APPS, apps, text))
     if used.payers:
         text = f"payers whose payments are paused until {end} because they failed"
         found.append(Exhausted(Budget.FAILED_OF_PAYERS, (), f"{text}: {len(used.payers)}"))
-    if used.opened >= most.opened_chain:
+    if used.opened and used.opened >= most.opened_chain:
         text = f"the hour's budget for creating accounts is exhausted: {creation}"
         found.append(Exhausted(Budget.OPENED, (), text))
     if apps := _above(used.opened_by_app, most.opened_app):

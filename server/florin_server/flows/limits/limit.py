@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from florin_server.clock import Clock
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.gcra import Bucket, Verdict
+from florin_server.domain.gcra import MINUTE_US, Bucket, Verdict
 from florin_server.domain.tally import Tally, share_of
 
 # of each kind; a key takes about 200 bytes, and as much again where it is shared
@@ -38,7 +38,7 @@ class Taken(NamedTuple):
 
 
 class Limit:
-    """Calls a minute, and at once, of each key; a rate of 0 turns it off.
+    """Calls in a period (a minute), and at once, of each key; a rate of 0 turns it off.
 
     `due` is called when others are to be told of what was taken.
     """
@@ -48,24 +48,30 @@ class Limit:
         "_burst",
         "_clock",
         "_processes",
+        "_rate",
         "_refused",
         "_tally",
         "due",
         "kind",
-        "per_minute",
     )
 
-    def __init__(
-        self, kind: str, per_minute: int, burst: int, clock: Clock, refused: Callable[[], None]
+    def __init__(  # noqa: PLR0917  (one of each, none alike)
+        self,
+        kind: str,
+        rate: int,
+        burst: int,
+        clock: Clock,
+        refused: Callable[[], None],
+        period_us: int = MINUTE_US,
     ) -> None:
         self.kind = kind
-        self.per_minute = per_minute
+        self._rate = rate
         self.due: Callable[[], None] = _nobody
         self._clock = clock
         self._refused = refused
         self._burst = burst
         self._processes = 1
-        self._bucket = Bucket(per_minute, burst, _KEYS_MAX) if per_minute else None
+        self._bucket = Bucket(rate, burst, _KEYS_MAX, period_us) if rate else None
         self._tally = Tally(_KEYS_MAX)
 
     def take(self, key: str) -> Verdict | None:
@@ -73,7 +79,7 @@ class Limit:
         bucket = self._bucket
         if bucket is None:
             return None
-        verdict = bucket.take(key, self._clock.now_us())
+        verdict = bucket.take(key, self._clock.steady_us())
         if not verdict.admitted:
             self._refused()
         elif self._tally.share and self._tally.add(bucket.name_of(key)):
@@ -93,7 +99,7 @@ class Limit:
         if verdict is None:
             return None
         wait_s = seconds(verdict.wait_us)
-        return Quota(self.per_minute, verdict.left, wait_s, verdict.admitted)
+        return Quota(self._rate, verdict.left, wait_s, verdict.admitted)
 
     def check(self, key: str) -> None:
         """Counts a call; FlorinError(rate_limited) if it is one too many."""
@@ -133,7 +139,7 @@ class Limit:
         """Others were told of so many calls; by what all took, the budget is whole at that time."""
         if self._bucket is not None and self._tally.share:
             left = self._tally.told(name, calls)
-            self._bucket.learn(name, whole_us, left, self._clock.now_us())
+            self._bucket.learn(name, whole_us, left, self._clock.steady_us())
 
 
 def seconds(wait_us: int) -> int:

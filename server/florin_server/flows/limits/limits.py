@@ -10,6 +10,7 @@ from __future__ import annotations
 from florin_server.clock import Clock
 from florin_server.config import LimitSettings
 from florin_server.domain.addresses import network_of
+from florin_server.domain.gcra import HOUR_US
 from florin_server.flows.limits.held_answers import Held
 from florin_server.flows.limits.limit import Limit, Quota, seconds
 from florin_server.meters import Meters
@@ -39,6 +40,13 @@ class Limits:
             self.rates.append(made)
             return made
 
+        def limit_nonces(name: str, per_hour: int) -> Limit:
+            """Make a limit of the durable nonces that are taken in an hour, maybe at once."""
+            refused = meters.refusal(f"nonce_{name}")
+            made = Limit(f"nonce_{name}", per_hour, per_hour or 1, clock, refused, HOUR_US)
+            self.rates.append(made)
+            return made
+
         self._keys = limit("key")
         self._clients = limit("app")
         self._addresses = limit("address")
@@ -52,6 +60,10 @@ class Limits:
         self._failures = limit("failure")
         self._pages = limit("page")
         self._guards = limit("guard")
+        self._nonces = {
+            name: limit_nonces(name, getattr(settings, f"nonce_{name}_per_hour"))
+            for name in ("payer", "address", "key", "partner")
+        }
         self.held = Held(settings, meters)
 
     def key(self, credential: str) -> Quota | None:
@@ -112,6 +124,22 @@ class Limits:
     def failed(self, peer: str) -> None:
         """Counts a credential that proved nothing; FlorinError(rate_limited)."""
         self._failures.check(network_of(peer))
+
+    def take_nonce(self, payer: str, origin: str, partner_id: str, *, is_key: bool) -> bool:
+        """Count a durable nonce that is handed out; False if it is one too many of somebody.
+
+        `is_key` says whether the origin is a key or a network. A payer is counted for each origin:
+        anybody may name the account of somebody else. What one limit refuses is not taken from the
+        next.
+        """
+        caller = self._nonces["key" if is_key else "address"]
+        taken = (
+            (self._nonces["payer"], _of(payer, origin)),
+            (caller, origin),
+            (self._nonces["partner"], partner_id),
+        )
+        verdicts = (limit.take(key) for limit, key in taken)
+        return all(verdict is None or verdict.admitted for verdict in verdicts)
 
     def page(self, peer: str) -> int:
         """Counts a buyer's page: 0, or the seconds after which the next one is answered."""

@@ -88,7 +88,7 @@ class Sharing:
         self._ahead_us = 0
         # when budgets in the store are whole again, by kind and name
         self._rows: dict[tuple[str, str], int] = {}
-        self._forgot_us = clock.now_us()
+        self._forgot_us = clock.steady_us()
         self._due = asyncio.Event()
         self._all: tuple[Limit | Places, ...] = (*limits.rates, *limits.held.places)
         for one in self._all:
@@ -127,7 +127,7 @@ class Sharing:
     async def exchange(self) -> None:
         """Tells the others, and learns from them; nothing is lost if the store does not work."""
         self._due.clear()
-        asked_us = self._clock.now_us()
+        asked_us = self._clock.steady_us()
         budgets = self._budgets(asked_us)
         holds = [_Held(places, places.changes()) for places in self._limits.held.places]
         op = sharing.exchange(
@@ -171,7 +171,7 @@ class Sharing:
         self, whole: Whole, asked_us: int, budgets: Sequence[_Budget], holds: Sequence[_Held]
     ) -> None:
         self._ahead_us = whole.now_us - asked_us
-        self.exchanged_us = self._clock.now_us()
+        self.exchanged_us = self._clock.steady_us()
         for one in budgets:
             ahead_us = whole.ahead_us[one.key]
             one.limit.told(one.name, one.taken.calls, asked_us + ahead_us)

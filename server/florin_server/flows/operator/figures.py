@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from florin_server.domain.conditions import Condition
 from florin_server.flows.app import App, Wallet
@@ -50,7 +51,8 @@ class Figures:
 
     `held` counts held answers by whose they are, `writes_queued` those that wait to be durable,
     `tasks` those of the event loop; `shared` is empty where no other process can have the store.
-    `listening` tells that changes of other processes are heard of at once.
+    `listening` tells that changes of other processes are heard of at once. Without `store_up` what
+    is read from the store is empty.
     """
 
     now_us: int
@@ -64,36 +66,58 @@ class Figures:
     writes_queued: int
     tasks: int
     listening: bool
+    machine_ahead_us: int
     held: Mapping[str, int]
     conditions: Sequence[Condition]  # of no chain in particular
     webhooks: Webhooks
     books: Sequence[Books] = field(default_factory=tuple)
     shared: Sequence[Shared] = field(default_factory=tuple)
+    store_up: bool = True
 
 
 async def read(app: App, keyed_calls: int) -> Figures:
-    """Reads them; `keyed_calls` are those that are under a key."""
+    """Read them within seconds, the store or not; `keyed_calls` are those that are under a key."""
+    status = await system.status(app)
+    stored = await system.within(app, _stored(app)) if status.is_whole else None
     return Figures(
         now_us=app.clock.now_us(),
-        chains=await system.chains(app),
-        executors=await executors.listed(app),
-        # as many rows as there are open payments
-        backlog=await app.store.survey(backlog.backlog()),
-        blocked=await system.held_payments(app),
+        chains=status.chains,
+        executors=stored.executors if stored else (),
+        backlog=stored.backlog if stored else Backlog(0, (), ()),
+        blocked=stored.blocked if stored else 0,
         watched_payments=app.hub.watchers,
         watched_payouts=app.payouts.followers,
         keyed_calls=keyed_calls,
         writes_queued=app.store.queued,
         tasks=len(asyncio.all_tasks()),
         listening=app.hints.listening,
+        machine_ahead_us=health.machine_ahead_us(app.clock),
         held={str(one): count for one, count in app.limits.held.open.items()},
-        conditions=await health.of_installation(app),
-        webhooks=await app.store.survey(deliveries.figures()),
+        conditions=status.conditions,
+        webhooks=stored.webhooks if stored else Webhooks(0, None, 0),
         books=[
             Books(chain_id, state.compared_at_us, state.wallets)
             for chain_id, state in app.chains.items()
         ],
-        shared=() if app.sharing is None else (_shared(app.sharing, app.clock.now_us()),),
+        shared=() if app.sharing is None else (_shared(app.sharing, app.clock.steady_us()),),
+        store_up=stored is not None,
+    )
+
+
+class _Stored(NamedTuple):
+    executors: Sequence[Executor]
+    backlog: Backlog
+    blocked: int
+    webhooks: Webhooks
+
+
+async def _stored(app: App) -> _Stored:
+    return _Stored(
+        executors=await executors.listed(app),
+        # as many rows as there are open payments
+        backlog=await app.store.survey(backlog.backlog()),
+        blocked=await system.held_payments(app),
+        webhooks=await app.store.survey(deliveries.figures()),
     )
 
 

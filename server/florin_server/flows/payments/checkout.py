@@ -14,6 +14,9 @@ from florin_server.flows.app import App
 from florin_server.flows.limits.held_answers import Release
 from florin_server.flows.payments.load import current, merchant_of, payment_id_of
 from florin_server.flows.payments.watch import watch
+from florin_server.rails.networks.registry import network
+from florin_server.rails.protocol import Rail
+from florin_server.store.payments import arrivals
 
 # hashes and signatures; simulated payments have names of another form
 _TRANSACTION: Final = re.compile(r"[0-9A-Za-z]{32,128}")
@@ -60,6 +63,17 @@ def back_to_shop(payment: Payment) -> str | None:
     return with_parameter(url, "payment_id", payment.id) if url else None
 
 
+async def may_receive_money(app: App, payment: Payment) -> bool:
+    """Return whether money may still be on its way to a payment that ended without success.
+
+    True once a wallet handed in a signature or a transaction, or fetched what it may send, and if
+    money came late.
+    """
+    if not payment.status.is_final or payment.status is Status.SUCCEEDED:
+        return False
+    return await app.store.read(arrivals.has_traces(payment.id))
+
+
 def progress(app: App, payment: Payment) -> Progress | None:
     """How far a payment is on its chain; None where nothing is seen between nothing and its end.
 
@@ -82,6 +96,25 @@ def transaction(app: App, payment: Payment) -> Transaction | None:
         return None
     shown = app.settings.checkout.explorers.get(chain_of(payment))
     return Transaction(tx_id, shown and shown.replace("{tx}", tx_id))
+
+
+def find_coin(rail: Rail) -> tuple[str, str] | None:
+    """Return symbol and name of what gas is paid with, if it is taken or registered."""
+    if (taken := rail.assets.get(rail.native_asset)) is not None:
+        return taken.symbol, taken.name
+    known = network(rail.chain_id)
+    money = None if known is None else known.gas_money
+    return (money.symbol, money.name) if money else None
+
+
+def find_registered(asset: str) -> tuple[int, str] | None:
+    """Return decimals and symbol of a token (CAIP-19) of the registry, taken or not."""
+    chain_id, _, name = asset.rpartition("/")
+    known = network(chain_id)
+    token = None if known is None else known.at(name.rpartition(":")[2])
+    if token is None or token.decimals is None:
+        return None
+    return token.decimals, token.symbol
 
 
 def chain_of(payment: Payment) -> str:

@@ -29,12 +29,13 @@ from florin_server.flows.payments.load import current, find, head_of, still_open
 from florin_server.flows.payouts import opening
 from florin_server.flows.screening.check import check_lists, is_blocked
 from florin_server.rails.protocol import Rail, submits
-from florin_server.rails.types import RailUnavailable
+from florin_server.rails.types import NonceUnusable, RailUnavailable
 from florin_server.store.accounts import standing
 from florin_server.store.capture import collected_data
 from florin_server.store.capture.collected_data import Told
 from florin_server.store.engine.query import Op, Operation, operation
 from florin_server.store.payments import payments
+from florin_server.store.settlement import durable_nonces
 from florin_server.store.settlement.token_accounts import NotOpenable
 
 _log = logging.getLogger(__name__)
@@ -84,7 +85,13 @@ async def confirm(
     rail = app.rails[option.chain_id]
     # looked up before the proof that the authorization is unused: its effect can only be later
     from_block = await _first_block(app, rail, option, issued)
-    kind = await _verify(rail, option, issued, flat)
+    try:
+        kind = await _verify(rail, option, issued, flat)
+    except NonceUnusable:
+        # the wallet is issued a transaction without a nonce when it fetches again
+        nonce = durable_nonces.release(option.chain_id, payment.id, option.id)
+        await app.store.write(standing.checked(caller.standing, nonce))
+        raise
     if submits(rail, option):
         await gas_budgets.check(app, caller, option, kind)
     opened = rail.token_accounts.opened_by(flat) if rail.token_accounts is not None else ()
@@ -212,9 +219,9 @@ async def _first_block(
     buyer sends may be in a block already, since it was offered.
     """
     if not submits(rail, option):
-        return option.first_block(rail.confirmations, min(one.head for one in issued))
+        return option.first_block(rail.reorg_depth, min(one.head for one in issued))
     try:
-        return max(0, await head_of(app, rail) - rail.confirmations)
+        return max(0, await head_of(app, rail) - rail.reorg_depth)
     except RailUnavailable:
         return 0
 

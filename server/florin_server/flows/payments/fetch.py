@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import (
@@ -29,7 +30,7 @@ _log = logging.getLogger(__name__)
 # a receiver who is short may be helped by a person
 _RETRY_S = 60
 # who has less time than this is as well served with a blockhash
-_SLOW_US = 90 * 1_000_000
+_SLOW_US = 30 * 1_000_000
 # longer than anybody takes to sign; whoever fetches and leaves keeps a nonce from others
 _HOLD_US = 3600 * 1_000_000
 
@@ -67,16 +68,23 @@ async def fetch(
 
 
 async def _resolve(
-    app: App, caller: Caller, payment: Payment, option: Option
+    app: App, caller: Caller, payment: Payment, option: Option, *, durable: bool = True
 ) -> Sequence[ResolvedBuild]:
-    """All that was issued for the option, the newest first; one more if that is needed now."""
+    """Return all that was issued for the option, the newest first; one more if it is needed now.
+
+    Without `durable` it takes no durable nonce, nor if it had one before: what its wallet could not
+    use once, or left, is replaced by a blockhash.
+    """
     known = await app.store.read(payments.issued(option.payment_id, option.id))
     rail, until_us = app.rails[option.chain_id], _held_until(app, payment, option)
-    spare = await _spare(app, rail, until_us)
+    durable = durable and not any(one.has_nonce for one in known)
+    usable = known if await _is_usable(app, option, known) else ()
+    request = durable_nonces.NonceRequest(payment.id, option.id, option.payer, payment.partner_id)
+    spare = await _spare(app, rail, until_us, request) if durable else None
     wanted = places(option.asset, rail.terms.split(option))
     may_open = await openable(app, rail, payment.merchant_id, wanted)
     try:
-        fresh = await rail.offers.build(option, known, app.clock.now_us(), spare, may_open)
+        fresh = await rail.offers.build(option, usable, app.clock.now_us(), spare, may_open)
     except NotReceivable as error:
         _log.warning("payment %s: %s", option.payment_id, error)
         raise FlorinError(
@@ -86,23 +94,46 @@ async def _resolve(
         raise unanswered() from error
     if fresh is None:
         return known
+    fresh = replace(fresh, n=len(known))
+    if spare is not None and not _may_take_nonce(app, caller, request):
+        return await _resolve(app, caller, payment, option, durable=False)
     if spare is None:
         # two calls at a time may both resolve it: what was stored first is told to both
         issue = payments.put_issued(fresh)
     else:
-        issue = durable_nonces.issue(fresh, rail.chain_id, spare, until_us)
+        share = (len(rail.durable_nonces.addresses) if rail.durable_nonces else 0, request)
+        issue = durable_nonces.issue(fresh, rail.chain_id, spare, until_us, share)
     try:
         return await app.store.write(standing.checked(caller.standing, issue))
     except durable_nonces.Raced:
         return await _resolve(app, caller, payment, option)
 
 
-async def _spare(app: App, rail: Rail, until_us: int) -> FreeNonce | None:
-    """A durable nonce that nobody has, if the buyer may need one."""
+async def _is_usable(app: App, option: Option, known: Sequence[ResolvedBuild]) -> bool:
+    """Return False if the newest that was issued has a nonce that is not kept for the option."""
+    if not known or not known[0].has_nonce:
+        return True
+    kept = durable_nonces.is_kept(option.chain_id, option.payment_id, option.id)
+    return await app.store.read(kept)
+
+
+async def _spare(
+    app: App, rail: Rail, until_us: int, request: durable_nonces.NonceRequest
+) -> FreeNonce | None:
+    """Return a free durable nonce if the buyer may need one, and nobody's share is exceeded."""
     slow = until_us - app.clock.now_us() >= _SLOW_US
     if rail.durable_nonces is None or not slow:
         return None
-    return await app.store.read(durable_nonces.free(rail.chain_id, rail.durable_nonces.addresses))
+    return await app.store.read(
+        durable_nonces.free(rail.chain_id, rail.durable_nonces.addresses, request)
+    )
+
+
+def _may_take_nonce(app: App, caller: Caller, request: durable_nonces.NonceRequest) -> bool:
+    """Count a nonce against the hour of its payer, the caller and the partner."""
+    return app.limits.take_nonce(
+        request.payer, caller.origin, request.partner_id, is_key=caller.app is None
+    )
 
 
 def _held_until(app: App, payment: Payment, option: Option) -> int:

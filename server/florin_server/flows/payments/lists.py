@@ -19,6 +19,17 @@ from florin_server.store.engine.columns import U256_MAX
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.payments.listed import Listed, listed
 from florin_server.store.payments.listing import Filters, Order, Position, Totals, page, totals
+from florin_server.store.payments.phases import Phases, phases
+
+__all__ = [
+    "Page",
+    "Phases",
+    "Wanted",
+    "of_merchant",
+    "of_merchant_in_path",
+    "of_partner",
+    "phases_of",
+]
 
 _AMOUNT = re.compile(r"[0-9]{1,78}")
 _UNIT_PREFIX = "caip19/"
@@ -74,6 +85,11 @@ async def of_merchant_in_path(app: App, caller: Caller, wanted: Wanted, merchant
     if merchant is None or not _is_own(caller, merchant):
         raise merchant_unknown(wcp_profile=caller.wcp_profile)
     return await _page(app, wanted, _filters(app, caller, wanted, (merchant.id,)))
+
+
+async def phases_of(app: App, payment_ids: Sequence[str]) -> dict[str, Phases]:
+    """Return when payments of a list were accepted and succeeded, by id."""
+    return await app.store.survey(phases(payment_ids))
 
 
 def _is_own(caller: Caller, merchant: Merchant) -> bool:

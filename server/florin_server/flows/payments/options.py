@@ -12,21 +12,23 @@ from typing import TypeAlias
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.caip import canonical_account, canonical_asset
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.money import share_up
 from florin_server.domain.payments.payment import Option, Payment, Status
 from florin_server.domain.payments.triggers import Trigger
+from florin_server.domain.settlement.settle_times import round_promise
 from florin_server.flows.accounts.own_accounts import reserved
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import requirement
 from florin_server.flows.capture.requirement import Asked
 from florin_server.flows.limits import gas_budgets
-from florin_server.flows.payments import funding
+from florin_server.flows.payments import funding, relayer_funds, worth
 from florin_server.flows.payments.load import find, head_of, payment_id_of
 from florin_server.flows.payments.price import price
 from florin_server.flows.payouts.opening import openable, places
 from florin_server.flows.screening.check import check_lists, is_blocked
 from florin_server.pricing.prices import Quote
 from florin_server.rails.protocol import Rail
-from florin_server.rails.types import Payable, RailUnavailable, Split
+from florin_server.rails.types import Asset, Payable, RailUnavailable, Split
 from florin_server.store.accounts import destinations
 from florin_server.store.payments import new_options, payments
 
@@ -100,7 +102,7 @@ async def options(app: App, caller: Caller, payment_ref: str, accounts: Sequence
     found.sort(key=lambda option: (_key(option.asset) not in places, option.eta_s))
     found = found[: app.settings.options_max]
     stored = await _keep(app, caller, payment, known, found)
-    told = [replace(stored[one.id], account=one.account) for one in found if one.id in stored]
+    told = [_as_written(stored[one.id], one.account) for one in found if one.id in stored]
     if found and not told:
         text = "Too many options of this payment"
         raise FlorinError(Code.RATE_LIMITED, text, retry_after_s=_FULL_RETRY_S)
@@ -109,6 +111,11 @@ async def options(app: App, caller: Caller, payment_ref: str, accounts: Sequence
         if option.id in asked.urls:
             told[at] = replace(option, actions=(requirement.build_of(payment, option),))
     return Options(payment, tuple(told), asked)
+
+
+def _as_written(option: Option, account: str) -> Option:
+    """Return a stored option with the account as the caller wrote it now."""
+    return option if option.account == account else replace(option, account=account)
 
 
 async def _keep(
@@ -151,14 +158,17 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
     written: Mapping[str, str],
     known: _Known,
 ) -> list[Option]:
-    if stalled := rail.nodes.stalled:
+    failing = app.chains[rail.chain_id].settlement_problem(app.clock.steady_us())
+    unfunded = "" if failing else await relayer_funds.find_problem(app, rail)
+    if stalled := rail.nodes.stalled or failing or unfunded:
         # what is signed for it could lapse before the chain goes on
         _log.warning("chain %s is left out of options: %s", rail.chain_id, stalled)
         return []
     # one look at the registry: a check may take an asset out while the chain is asked
     assets = rail.assets
     costs = {one.id: cost for one in assets.values() if (cost := price(app, payment, one))}
-    prices = {asset: cost.value for asset, cost in costs.items()}
+    fixed = _fixed_fees(app, payment, [assets[one] for one in costs])
+    prices = {asset: cost.value for asset, cost in costs.items() if asset in fixed}
     if not prices:
         return []
     by_hand = await gas_budgets.by_hand(app, caller, rail.chain_id, list(written))
@@ -167,7 +177,7 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
             head = await head_of(app, rail)
             payable = await funding.payable(rail, list(written), prices, by_hand)
             splits = {
-                one: _split(app, rail, one, prices[one], known.destinations)
+                one: _split(app, rail, one, prices[one], fixed[one], known.destinations)
                 for one in {means.asset for means in payable}
             }
             wanted = [place for one, split in splits.items() for place in places(one, split)]
@@ -187,9 +197,10 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
         told = known.quoted.get((means.payer, means.asset, cost.value), lapses_at)
         return Quote(cost.rate, told)
 
+    state = app.chains[rail.chain_id]
     return [
         replace(
-            rail.offers.offer(
+            offer := rail.offers.offer(
                 payment,
                 written[means.payer],
                 means,
@@ -199,8 +210,9 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
                 now_us,
                 quote(means),
             ),
+            eta_s=round_promise(state.promise_s(offer.eta_s, rail.eta_s)),
             fee=split.fee,
-            fee_fixed=min(app.settings.fee_fixed, split.fee),
+            fee_fixed=min(fixed[means.asset], split.fee),
             fee_basis_points=app.settings.fee_basis_points,
             head=head,
         )
@@ -247,9 +259,23 @@ def _key(asset: str) -> str:
     return canonical_asset(asset, checksum=False)
 
 
-def _split(app: App, rail: Rail, asset: str, value: int, places: Mapping[str, str]) -> Split:
-    percentage = -(-value * app.settings.fee_basis_points // 10_000)
-    fee = min(app.settings.fee_fixed + percentage, value)
+def _fixed_fees(app: App, payment: Payment, assets: Sequence[Asset]) -> dict[str, int]:
+    """Return the fixed fee in each asset in which it is known; an unknown one is no fee of 0."""
+    found = {}
+    for asset in assets:
+        fee = worth.fixed_fee(app, payment, asset)
+        if fee is None:
+            text = "%s is left out of options: no peg or rate tells what fee_fixed comes to in it"
+            _log.warning(text, asset.id)
+        else:
+            found[asset.id] = fee
+    return found
+
+
+def _split(  # noqa: PLR0917  (one of each, none alike)
+    app: App, rail: Rail, asset: str, value: int, fixed: int, places: Mapping[str, str]
+) -> Split:
+    fee = min(fixed + share_up(value, app.settings.fee_basis_points), value)
     own = places.get(_key(asset))
     # without a destination of the merchant's own the treasury holds the money for it
     return Split(own or rail.treasury, rail.treasury if fee else None, fee, settled=own is not None)

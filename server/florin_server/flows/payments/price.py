@@ -30,11 +30,19 @@ def price(app: App, payment: Payment, asset: Asset) -> Price | None:
     if asset.peg is not None:
         if asset.peg != code or not _holds(app, asset, code):
             return None
-        return Price(convert_up(payment.value, decimals, asset.decimals))
+        value = convert_up(payment.value, decimals, asset.decimals)
+        return Price(value) if value <= _units_max(asset) else None
     rate = app.prices.rate(asset.id, code, app.clock.now_us())
     if rate is None:
         return None
-    return Price(rate.cost(payment.value, decimals, asset.decimals), rate)
+    value = rate.cost(payment.value, decimals, asset.decimals)
+    # what no account can hold is no option
+    return Price(value, rate) if value <= _units_max(asset) else None
+
+
+def _units_max(asset: Asset) -> int:
+    bits = 64 if asset.chain_id.startswith("solana:") else 256
+    return 2**bits - 1  # type: ignore[no-any-return]
 
 
 def _holds(app: App, asset: Asset, currency: str) -> bool:

@@ -11,7 +11,7 @@ from florin_server.domain.payments.payment import Merchant, Payment, Refund
 from florin_server.domain.payments.state import Event
 from florin_server.flows.app import App
 from florin_server.flows.payments.load import current, merchant_of, payment_id_of
-from florin_server.flows.payouts.refund import refund_of
+from florin_server.flows.payouts.refund import list_refunds
 from florin_server.store.payments import payments
 from florin_server.store.payments.payments import Change
 from florin_server.store.settlement import traced
@@ -40,7 +40,7 @@ class Trace:
 
     payment: Payment
     merchant: Merchant
-    refund: Refund | None
+    refunds: Sequence[Refund]
     changes: Sequence[Change]
     transaction: Transaction | None
 
@@ -68,7 +68,7 @@ async def trace(app: App, payment_ref: str) -> Trace:
     return Trace(
         payment=payment,
         merchant=await merchant_of(app, payment),
-        refund=await refund_of(app, payment),
+        refunds=await list_refunds(app, payment),
         changes=await app.store.read(payments.events(payment.id)),
         transaction=await _transaction(app, payment),
     )

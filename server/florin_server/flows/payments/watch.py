@@ -20,18 +20,22 @@ def watch(app: App, payment: Payment, after_version: int | None) -> AsyncIterato
     return app.hub.watch(payment.id, -1 if after_version is None else after_version)
 
 
-async def watch_refund(app: App, payment: Payment) -> AsyncIterator[Refund]:
-    """Yields the refund of a payment now, then how it stands whenever that has changed.
+async def watch_refund(app: App, payment: Payment, refund_id: str = "") -> AsyncIterator[Refund]:
+    """Yield a refund of a payment as it is now, then whenever its status changes.
 
-    FlorinError(invalid_state) if there is none.
+    The newest one if none is named. FlorinError(invalid_state) if there is none,
+    FlorinError(invalid_params) if the payment has no such refund.
     """
+    existing = await app.store.read(refunds.list_refunds(payment.id))
+    if not existing:
+        raise FlorinError(Code.INVALID_STATE, "Payment has no refund")
+    known = next((one for one in reversed(existing) if refund_id in {"", one.id}), None)
+    if known is None:
+        raise FlorinError(Code.INVALID_PARAMS, "The payment has no such refund")
 
     async def read() -> Refund | None:
-        return await app.store.read(refunds.refund(payment.id))
+        return await app.store.read(refunds.find_refund(known.id))
 
-    known = await read()
-    if known is None:
-        raise FlorinError(Code.INVALID_STATE, "Payment has no refund")
     over = {RefundStatus.SUCCEEDED, RefundStatus.FAILED}
     async for refund in app.payouts.follow(known.id, read, lambda one: one.status in over):
         yield refund

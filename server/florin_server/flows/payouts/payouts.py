@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from florin_server.domain.caip import canonical_account, canonical_asset, parse_asset
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.ids import short_id
 from florin_server.domain.ledger.postings import paid_out
-from florin_server.domain.payments.payment import RefundStatus
+from florin_server.domain.payments.payment import Merchant, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.flows.accounts.own_accounts import reserved
 from florin_server.flows.app import App
+from florin_server.rails.types import Asset
 from florin_server.store.accounts import destinations, merchants
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.payouts import held_money, payouts, refunds
@@ -48,17 +49,55 @@ async def problems(app: App, chain_id: str) -> list[str]:
     return [f"payouts that wait: {n}, because {why}" for why, n in counts.items()]
 
 
-async def create(app: App, merchant_id: str, asset: str, amount: int | None) -> Payout:
+@dataclass(frozen=True, slots=True)
+class PayoutPlan:
+    """What a payout sends: `value` of the `owed` minor units of an asset, to an account."""
+
+    merchant: Merchant
+    chain_id: str
+    asset: str
+    account: str
+    owed: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class PayoutPreview:
+    """A payout that was not asked for, and how it would go.
+
+    `terms` are the asset's, None for one that no chain here offers. `fee_payer` is a CAIP-10
+    account, empty if it is not known here. `problem` would keep it from being sent now.
+    """
+
+    plan: PayoutPlan
+    terms: Asset | None
+    fee_payer: str
+    problem: str
+
+
+async def preview(app: App, merchant_id: str, asset: str, amount: int | None) -> PayoutPreview:
+    """Return what `create` would send; it is refused as that would be."""
+    plan = await app.store.read(_plan(app, merchant_id, _canonical(asset), amount))
+    rail = app.rails.get(plan.chain_id)
+    treasury = rail.payouts if rail else None
+    return PayoutPreview(
+        plan=plan,
+        terms=rail.assets.get(plan.asset) if rail else None,
+        fee_payer=f"{plan.chain_id}:{treasury.gas_payer}" if treasury else "",
+        problem=_missing_key(app, plan.chain_id),
+    )
+
+
+async def create(
+    app: App, merchant_id: str, asset: str, amount: int | None, account: str = ""
+) -> Payout:
     """Pays a merchant what it is owed in an asset (CAIP-19), or a part of it in minor units.
 
-    It goes to the merchant's destination for that asset. merchant_not_found; params_validation
-    for an asset that is none, without destination, or for more than is owed.
+    It goes to the merchant's destination for that asset, which has to be `account` if that is
+    given. merchant_not_found; params_validation for an asset that is none, without destination,
+    with another one, or for more than is owed.
     """
-    try:
-        wanted = canonical_asset(asset.removeprefix("caip19/"))
-    except ValueError as fault:
-        raise invalid("asset", "must be a CAIP-19 asset type") from fault
-    new = await app.store.write(_create(app, merchant_id, wanted, amount))
+    new = await app.store.write(_create(app, merchant_id, _canonical(asset), amount, account))
     app.wake_payouts()
     return new
 
@@ -100,8 +139,15 @@ async def resolve(app: App, payout_id: str, *, paid: bool) -> Payout:
     return resolved
 
 
+def _canonical(asset: str) -> str:
+    try:
+        return canonical_asset(asset.removeprefix("caip19/"))
+    except ValueError as fault:
+        raise invalid("asset", "must be a CAIP-19 asset type") from fault
+
+
 @operation
-def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Payout]:
+def _plan(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[PayoutPlan]:
     merchant = yield from merchants.merchant(merchant_id)
     if merchant is None:
         raise FlorinError(Code.MERCHANT_NOT_FOUND)
@@ -111,22 +157,30 @@ def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Pa
     chain_id, account = str(parse_asset(asset).chain), canonical_account(place.account)
     if what := reserved(app.rails.values(), account):
         raise invalid("asset", f"the merchant's settlement destination is {what}")
-    # two who ask at once must not be promised the same money
-    yield from merchants.lock(merchant_id)
     owed = yield from payouts.available(merchant_id, asset)
     value = owed if amount is None else amount
     if not 0 < value <= owed:
         raise invalid("amount", f"the merchant can be paid {max(owed, 0)} minor units now")
+    return PayoutPlan(merchant, chain_id, asset, account, owed, value)
+
+
+@operation
+def _create(app: App, merchant_id: str, asset: str, amount: int | None, account: str) -> Op[Payout]:
+    # two who ask at once must not be promised the same money
+    yield from merchants.lock(merchant_id)
+    plan = yield from _plan(app, merchant_id, asset, amount)
+    if account and account != plan.account:
+        raise invalid("account", f"the merchant's settlement destination is {plan.account} now")
     new = Payout(
         id=short_id("pout_", app.randbytes),
         kind=PayoutKind.BALANCE,
         merchant_id=merchant_id,
         payment_id=None,
-        live=merchant.live,
-        chain_id=chain_id,
-        asset=asset,
-        value=value,
-        account=account,
+        live=plan.merchant.live,
+        chain_id=plan.chain_id,
+        asset=plan.asset,
+        value=plan.value,
+        account=plan.account,
         created_at_us=app.clock.now_us(),
     )
     yield from payouts.add(new)
@@ -153,8 +207,8 @@ def _never_promised(payout_id: str) -> Op[None]:
     known = (yield from payouts.lock([payout_id])).get(payout_id)
     if known is None or known.payment_id is None or known.status is not PayoutStatus.WAITING:
         return
-    refund = yield from refunds.refund(known.payment_id)
-    if refund is not None and (refund.id, refund.status) == (payout_id, RefundStatus.SUCCEEDED):
+    refund = yield from refunds.find_refund(payout_id)
+    if refund is not None and refund.status is RefundStatus.SUCCEEDED:
         raise FlorinError(Code.INVALID_STATE, "Refund succeeded before and cannot be refused")
 
 

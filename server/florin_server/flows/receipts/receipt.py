@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -50,13 +51,13 @@ class _Facts:
     merchant: Merchant
     option: Option | None
     bound: Confirmation | None
-    refund: Refund | None
+    refunds: Sequence[Refund]
     effect: PaymentEffect | None
     keys: list[ReceiptKey]
 
 
-async def signed(app: App, payment: Payment) -> Signed:
-    """The receipt of a payment as it stands, signed now.
+async def signed(app: App, payment: Payment, *, public: bool) -> Signed:
+    """Sign the receipt of a payment as it stands; a `public` one is without the merchant's members.
 
     payment_not_succeeded before the end and after any other one; invalid_state if no money moved,
     since the end was simulated, or if it is not known where it did, as after a reorganisation;
@@ -88,6 +89,8 @@ async def signed(app: App, payment: Payment) -> Signed:
     if key is None:
         raise FlorinError(Code.INTERNAL_ERROR)
     said = _said(app, payment, facts, option, effect, rail, now_us // 1_000_000)
+    if public:
+        said = said.to_public()
     jws = signature.sign(said, seed_of(app, key), key.id)
     return Signed(said, jws, key.id, page_url(app, payment))
 
@@ -123,10 +126,10 @@ def _facts(payment: Payment) -> Op[_Facts]:
     option = None
     if payment.option_id is not None:
         option = yield from payments.option(payment.id, payment.option_id)
-    refund = yield from refunds.refund(payment.id)
+    refunded = yield from refunds.list_refunds(payment.id)
     effect = yield from effects.get(payment.id)
     bound = yield from payments.confirmation(payment.id)
-    return _Facts(merchant, option, bound, refund, effect, (yield from kept.all_()))
+    return _Facts(merchant, option, bound, refunded, effect, (yield from kept.all_()))
 
 
 def _said(  # noqa: PLR0917  (one of each, none alike)
@@ -175,7 +178,8 @@ def _said(  # noqa: PLR0917  (one of each, none alike)
             position=effect.position,
         ),
         succeeded_at=payment.updated_at_us // 1_000_000,
-        refund=_refunded(facts.refund) if facts.refund else None,
+        refund=_refunded(facts.refunds[-1]) if facts.refunds else None,
+        refunds=[_refunded(refund) for refund in facts.refunds] if len(facts.refunds) > 1 else None,
     )
 
 

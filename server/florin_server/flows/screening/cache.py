@@ -48,14 +48,14 @@ class Screening:
             await self._load()
 
     async def _look(self) -> None:
-        if self._clock.now_us() < self._due_us:
+        if self._clock.steady_us() < self._due_us:
             return
         async with self._loading:
-            if self._clock.now_us() >= self._due_us:
+            if self._clock.steady_us() >= self._due_us:
                 await self._load()
 
     async def _load(self) -> None:
-        now_us = self._clock.now_us()
+        now_us = self._clock.steady_us()
         if await self._store.read(blocklists.lists()) != self._lists:
             self._lists, self._listed = await self._store.survey(_everything())
         self._due_us = now_us + _REFRESH_US

@@ -6,6 +6,7 @@ import logging
 
 from florin_server.config import Settings
 from florin_server.domain.caip import parse_account
+from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.screening.blocklist import address_of, problem_of
 from florin_server.flows.app import Core
@@ -40,6 +41,12 @@ def lists_problem(settings: Settings, now_us: int) -> Op[str]:
     lists = yield from blocklists.lists()
     needed = settings.screening_required or (yield from keys.any_live())
     return problem_of(lists, now_us, settings.screening_age_max_days, needed=needed)
+
+
+def lists_condition(settings: Settings) -> ConditionName:
+    """Return the condition that lists raise: only where one is required does anything stop."""
+    required = settings.screening_required
+    return ConditionName.SCREENING_LISTS_STALE if required else ConditionName.SCREENING_LISTS_OLD
 
 
 async def check_lists(app: Core, *, live: bool) -> None:

@@ -7,15 +7,17 @@ signed with it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from florin_server.domain.accounts.account import Standing
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.ids import short_id
-from florin_server.domain.urls import URL_CHARS_MAX, is_https_url
+from florin_server.domain.urls import UrlError, canonical_url
 from florin_server.domain.webhooks.endpoint import (
+    ALL_TYPES,
     BY_OWNER,
     EVENT_TYPES,
+    FORMAT,
     Attempt,
     Endpoint,
     EndpointState,
@@ -38,7 +40,6 @@ class By:
 
     partner_id: str
     live: bool
-    version: str
     standing: Standing | None = None
 
     @property
@@ -71,7 +72,7 @@ async def by_operator(app: App, endpoint_id: str) -> By:
     found = await app.store.read(endpoints.anybodys(endpoint_id))
     if found is None:
         raise _unknown()
-    return By(found.partner_id, found.live, found.version)
+    return By(found.partner_id, found.live)
 
 
 async def by_partner(app: App, partner_id: str, *, live: bool) -> By:
@@ -79,13 +80,13 @@ async def by_partner(app: App, partner_id: str, *, live: bool) -> By:
     found = await app.store.read(merchants.partner(partner_id))
     if found is None:
         raise FlorinError(Code.PARTNER_NOT_FOUND)
-    return By(found.id, live, found.version_pin)
+    return By(found.id, live)
 
 
 async def create(app: App, by: By, merchant_id: str | None, wanted: Wanted) -> Told:
     """Makes an endpoint of the partner, or of one of its merchants."""
+    wanted = _checked(app, wanted)
     url, events = wanted.url or "", wanted.events or frozenset()
-    _check(app, url, events)
     made = Endpoint(
         id=short_id("whe_", app.randbytes),
         partner_id=by.partner_id,
@@ -94,7 +95,7 @@ async def create(app: App, by: By, merchant_id: str | None, wanted: Wanted) -> T
         url=url,
         events=events,
         description=wanted.description or "",
-        version=by.version,
+        version=FORMAT,
         state=EndpointState.ACTIVE,
         paused_reason=None,
         created_at_us=app.clock.now_us(),
@@ -121,7 +122,7 @@ async def get(app: App, by: By, endpoint_id: str) -> Told:
 
 async def change(app: App, by: By, endpoint_id: str, wanted: Wanted) -> Told:
     """Changes an endpoint: where it is, what it hears, whether it is paused."""
-    _check(app, wanted.url, wanted.events or frozenset())
+    wanted = _checked(app, wanted)
     told = await app.store.write(_change(by, endpoint_id, wanted, app.clock.now_us()))
     app.webhooks.asked.set()
     return told
@@ -159,21 +160,24 @@ def _secret(core: Core, endpoint_id: str, n: int, keys: Keys) -> Secret:
     return Secret(n, sealed, keys.public_key, None)
 
 
-def _check(app: App, url: str | None, events: Collection[str]) -> None:
-    if url:
-        plain = len(url) <= URL_CHARS_MAX and url.startswith("http://")
+def _checked(app: App, wanted: Wanted) -> Wanted:
+    """Return what is asked for with its URL in the one spelling; FlorinError with the reason."""
+    check_types(wanted.events or frozenset())
+    if not wanted.url:
+        return wanted
+    try:
         # as whoever lists networks has endpoints in them
-        same = f"https://{url.removeprefix('http://')}" if plain else url
-        if not is_https_url(same) or (plain and not app.settings.webhooks.networks):
-            raise invalid("url", "must be an absolute https URL without a user")
-    check_types(events)
+        url = canonical_url(wanted.url, with_http=bool(app.settings.webhooks.networks))
+    except UrlError as error:
+        raise invalid("url", str(error)) from error
+    return replace(wanted, url=url)
 
 
 def check_types(events: Collection[str]) -> None:
-    """FlorinError for what is no type of event."""
-    for one in sorted(events):
-        if one not in EVENT_TYPES:
-            raise invalid("events", f"{one[:40]} is none of {', '.join(EVENT_TYPES)}")
+    """Raise FlorinError for what is neither a type of event nor `*`."""
+    for event_type in sorted(events):
+        if event_type not in (*EVENT_TYPES, ALL_TYPES):
+            raise invalid("events", f"{event_type[:40]} is none of {', '.join(EVENT_TYPES)}, *")
 
 
 def _unknown() -> FlorinError:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from florin_server.domain.sealed import Lost
-from florin_server.domain.webhooks.past import Past, as_of
 from florin_server.domain.webhooks.signing import Keys, event_id
+from florin_server.domain.webhooks.snapshot import snapshot_at
 from florin_server.flows.app import Core
 from florin_server.flows.webhooks.endpoints import sealed_for
 from florin_server.store.webhooks.deliveries import Claimed, Work
@@ -34,13 +34,9 @@ def next_message(core: Core, one: Claimed, work: Work) -> Message | None:
             continue
         if core.webhooks.body is None:
             raise RuntimeError("nobody here writes what endpoints are told")
-        then = work.payment
-        if event.refund is None:
-            then = as_of(then, event.place, event.status, event.at_us)
-        version = one.endpoint.version
-        past = Past(then, work.merchant, event_type, version, event.at_us, event.refund)
-        name = event_id(then.id, event.place)
-        return Message(name, event.place, event_type, core.webhooks.body(past))
+        snapshot = snapshot_at(work.payment, work.option, work.history, event)
+        name = event_id(work.payment.id, event.place)
+        return Message(name, event.place, event_type, core.webhooks.body(snapshot))
     return None
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from florin_server.domain import cursor
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.ids import made_from
-from florin_server.domain.webhooks.endpoint import EVENT_TYPES, Endpoint, EndpointState
+from florin_server.domain.webhooks.endpoint import (
+    ALL_TYPES,
+    EndpointState,
+    expand_types,
+)
 from florin_server.flows.app import App
 from florin_server.flows.webhooks.endpoints import By, check_types, owned
 from florin_server.store.engine.query import Op, operation
@@ -51,20 +55,22 @@ async def since(app: App, by: By, endpoint_id: str, wanted: Wanted) -> Replayed:
     FlorinError(rate_limited) while as much waits for the endpoint as may.
     """
     check_types(wanted.types)
+    if ALL_TYPES in wanted.types:
+        wanted = replace(wanted, types=frozenset())
     first = wanted.since_us // 1000 - 1000 * (app.settings.payment_ttl_max_s + _SETTLES_S)
     oldest = made_from(first)
     listed = f"replay/{endpoint_id}/{wanted.since_us}/{' '.join(sorted(wanted.types))}"
     after = Place(oldest)
     if wanted.cursor is not None:
-        payment_id, refunds_us = cursor.decode(wanted.cursor, listed, str, int)
-        after = Place(payment_id, None if refunds_us == _PAYMENTS else refunds_us)
+        payment_id, later_us = cursor.decode(wanted.cursor, listed, str, int)
+        after = Place(payment_id, None if later_us == _PAYMENTS else later_us)
     steps = _since(by, endpoint_id, wanted, (oldest, after), app.clock.now_us())
     count, following = await app.store.write(steps)
     app.webhooks.asked.set()
     if following is None:
         return Replayed(count, None)
-    refunds_us = _PAYMENTS if following.refunds_us is None else following.refunds_us
-    return Replayed(count, cursor.encode((following.payment_id, refunds_us), listed))
+    later_us = _PAYMENTS if following.later_us is None else following.later_us
+    return Replayed(count, cursor.encode((following.payment_id, later_us), listed))
 
 
 @operation
@@ -85,7 +91,7 @@ def _since(
     by: By, endpoint_id: str, wanted: Wanted, places: tuple[str, Place], now_us: int
 ) -> Op[tuple[int, Place | None]]:
     known = yield from owned(by, endpoint_id)
-    heard = _heard(known)
+    heard = expand_types(known.events)
     if unheard := sorted(wanted.types - heard):
         raise invalid("events", f"the endpoint does not hear of {unheard[0]}")
     if (yield from replays.is_full(endpoint_id)):
@@ -100,7 +106,3 @@ def _since(
     types = wanted.types or heard
     asked = Asked(wanted.since_us, types, oldest, narrow=types != heard)
     return (yield from replays.page(known, asked, after, now_us))
-
-
-def _heard(endpoint: Endpoint) -> frozenset[str]:
-    return endpoint.events or frozenset(EVENT_TYPES)

@@ -47,9 +47,9 @@ async def take(
     """Takes receipts back, and answers what waits, as soon as there is something."""
     for one in receipts:
         await _conclude(app, by, endpoint_id, one)
-    until_us = app.clock.now_us() + wait_ms * 1000
+    until_us = app.clock.steady_us() + wait_ms * 1000
     while not (found := await _claim(app, by, endpoint_id)):
-        left_us = until_us - app.clock.now_us()
+        left_us = until_us - app.clock.steady_us()
         if left_us <= 0:
             break
         await app.clock.sleep(min(_LOOK_S, left_us / 1_000_000))
@@ -108,8 +108,9 @@ def _concluded(app: App, by: By, endpoint_id: str, named: _Named) -> Op[None]:
     of = yield from payments.one(named.payment_id)
     if of is None or named.version <= waiting.told:
         return
-    happened = yield from events.between(of, named.version - 1, named.version)
-    if not happened:
+    history = yield from events.history(of)
+    event = next((known for known in history if known.place == named.version), None)
+    if event is None:
         return
     one = Claimed(endpoint, replace(waiting, epoch=waiting.epoch - 1))
     now_us = app.clock.now_us()
@@ -118,7 +119,7 @@ def _concluded(app: App, by: By, endpoint_id: str, named: _Named) -> Op[None]:
         0,
         named.payment_id,
         named.version,
-        happened[0].event_type or "",
+        event.event_type or "",
         now_us,
         0,
         named.status,

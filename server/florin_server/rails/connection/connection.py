@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from florin_server.rails.connection.family import Family
@@ -62,6 +62,11 @@ class Connection:
     def states(self) -> Sequence[NodeState]:
         """How each node looks, in the order of preference; none of this process."""
         return self.rpc.states()
+
+    @property
+    def calls_by_method(self) -> Mapping[str, int]:
+        """How often each method of nodes was called since the start, answered or not."""
+        return self.rpc.calls_by_method
 
     async def wait_for_block(self, waiter: str = "") -> None:
         """Returns when there may be a new block, and after a while in any case."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -75,9 +76,19 @@ class Endpoints:
         self.agreement = agreement
 
     @property
+    def count(self) -> int:
+        """How many endpoints there are."""
+        return len(self._pool.all)
+
+    @property
     def calls(self) -> int:
         """Methods called since the beginning."""
         return sum(one.rpc.calls for one in self._pool.all)
+
+    @property
+    def calls_by_method(self) -> Counter[str]:
+        """Methods called since the beginning, of all endpoints, by name; at most 65 names each."""
+        return sum((one.rpc.by_method for one in self._pool.all), Counter())
 
     @property
     def requests(self) -> int:
@@ -129,6 +140,36 @@ class Endpoints:
             told = await asyncio.gather(*(self._witness(one, ask) for one in asked))
             answers += [answer for found in told for answer in found]
         return answers
+
+    async def any_of(self, ask: Callable[[Rpc], Awaitable[T]]) -> T:
+        """Return what the endpoints answer together, or else what one of them answers alone.
+
+        An answer that cannot be used is no fault that a connection sees, so that the others would
+        never be asked. RailUnavailable if no endpoint gives a useful answer.
+        """
+        try:
+            return await ask(self)
+        except AnswerTooLarge:
+            raise
+        except RailUnavailable as fault:
+            first = fault
+        others = self._pool.order() if len(self._pool.all) > 1 else []
+        for one in others:
+            try:
+                async with asyncio.timeout(_WITNESS_S):
+                    return await ask(_Only(self, one))
+            except TimeoutError:
+                one.health.failed(self._now(), "does not answer in time")
+            except RailUnavailable:
+                one.health.misled()
+        raise first
+
+    async def opinions(self, ask: Callable[[Rpc], Awaitable[T]]) -> list[T]:
+        """Return what each endpoint answers by itself; those that do not answer are left out."""
+        self._pool.tend()
+        asked = self._pool.order()
+        answers = await asyncio.gather(*(self._witness(one, ask) for one in asked))
+        return [answer for found in answers for answer in found]
 
     async def close(self) -> None:
         """Ends what is under way, and connections."""

@@ -25,9 +25,8 @@ class Family(Protocol):
     def probe(self) -> Sequence[Call]:
         """Asks which chain it is, and for its head."""
 
-    @property
-    def lag_max(self) -> int:
-        """Blocks that an endpoint may be behind the best."""
+    def allowed_lag(self) -> int:
+        """Return how many blocks an endpoint may be behind the best."""
 
     def inspected(self, answers: Sequence[Any]) -> int:
         """The head in a probe's answers; raises Foreign if it is another chain's."""

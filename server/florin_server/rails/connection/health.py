@@ -57,6 +57,10 @@ class EndpointHealth:
         """It answered, and said that it could not find out."""
         self.error_rate += (1 - self.error_rate) * _WEIGHT
 
+    def misled(self) -> None:
+        """Record an answer that could not be used: others are asked first for some answers."""
+        self.error_rate = max(self.error_rate, 2 * ERRORS_MAX)
+
     def failed(self, now: float, problem: str, retry_s: float | None = None) -> None:
         """It did not answer; `retry_s` tells that it asked us to wait."""
         self.stumbled()

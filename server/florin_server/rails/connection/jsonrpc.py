@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
@@ -23,6 +25,10 @@ TIMEOUT_S = 10.0
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 METHOD_NOT_FOUND = -32601
 _LIMITED = frozenset({429, 503})  # statuses that may say when to come again
+_DENIED = frozenset({401, 402, 403, 407})  # whatever the body says, it is about our access
+_SINGLE_CALLS_MAX = 8  # in flight at a node that takes no batches
+_LARGER_AFTER_S = 600.0  # then a node that refused large batches is tried with them again
+_BUSY = frozenset({-32005, 429})  # codes of a node that limits how much it is asked
 _READ_BYTES = 64 * 1024
 _REVERTED = frozenset({3, -32015})
 _REVERT = "revert"
@@ -42,8 +48,17 @@ Call: TypeAlias = tuple[str, Sequence[Any]]
 """A method and its parameters."""
 
 
+# names of methods that are counted apart: the code knows fewer
+_METHODS_MAX = 64
+_OTHER_METHODS = "other"
+
+
 class AnswerTooLarge(RailUnavailable):
     """The answer went over the size limit; a smaller question may be answered."""
+
+
+class UnreadableAnswer(RailUnavailable):
+    """The answer is no JSON-RPC: a page of a proxy, say, or nothing at all."""
 
 
 class RateLimited(RailUnavailable):
@@ -150,10 +165,13 @@ class HttpTransport:
                     raise RateLimited(
                         f"{self._name} answered HTTP {response.status}", _retry_s(response.headers)
                     )
-                # some nodes put the error object of a refused call into a 400
-                if not (response.status == 200 or response.status in {400, 404, 405, 413, 422}):
+                if response.status in _DENIED:
                     raise RailUnavailable(f"{self._name} answered HTTP {response.status}")
-                return await self._read(response)
+                answer = await self._read(response)
+                # nodes put the error object of a refused call into a 400 or a 500
+                if response.status != 200 and not _is_envelope(answer):
+                    raise UnreadableAnswer(f"{self._name} answered HTTP {response.status}")
+                return answer
         except TimeoutError:
             raise RailUnavailable(f"{self._name} did not answer in time") from None
         except (aiohttp.ClientError, OSError) as fault:
@@ -179,8 +197,9 @@ class HttpTransport:
 class JsonRpc:
     """Calls methods of one node.
 
-    A batch that the node finds too large is asked in halves, and later ones are no larger. `calls`
-    counts the methods called and `requests` the payloads sent since the beginning.
+    A batch that the node does not take is sent in halves, in the end as single calls, and later
+    ones are no larger. `calls` counts the methods called, `by_method` each of them by its name, and
+    `requests` the payloads sent.
     """
 
     def __init__(
@@ -194,16 +213,19 @@ class JsonRpc:
         self._transport = transport
         self._timeout_s = timeout_s
         self._answer_bytes_max = answer_bytes_max
+        self._batch_limit = batch_max
         self._batch_max = batch_max
+        self._refused_at = 0.0
+        self._single = asyncio.Semaphore(_SINGLE_CALLS_MAX)
         self._ids = itertools.count(1)
         self.calls = 0
         self.requests = 0
+        self.by_method: Counter[str] = Counter()
 
     async def call(self, method: str, *params: Any) -> Any:
         """Returns the result of one call; raises RpcError when the node refuses it."""
-        number = next(self._ids)
-        self.calls += 1
-        answer = _outcome(await self._ask(_envelope(number, method, params)), number)
+        self._count([(method, params)])
+        answer = await self._call(method, params)
         if isinstance(answer, RpcError):
             raise answer
         return answer
@@ -213,31 +235,80 @@ class JsonRpc:
 
         One payload up to the batch limit; more are sent side by side.
         """
-        parts = [calls[i : i + self._batch_max] for i in range(0, len(calls), self._batch_max)]
-        answers = await asyncio.gather(*(self._batch(part) for part in parts))
-        return [answer for part in answers for answer in part]
+        self._count(calls)
+        return await self._batches(calls)
 
     async def close(self) -> None:
         """Ends the transport's connections."""
         await self._transport.close()
 
-    async def _batch(self, calls: Sequence[Call]) -> list[Any]:
-        numbers = [next(self._ids) for _ in calls]
+    def _count(self, calls: Sequence[Call]) -> None:
         self.calls += len(calls)
+        for method, _ in calls:
+            fits = method in self.by_method or len(self.by_method) < _METHODS_MAX
+            self.by_method[method if fits else _OTHER_METHODS] += 1
+
+    async def _call(self, method: str, params: Sequence[Any]) -> Any:
+        """Return the result of one call, or its RpcError."""
+        number = next(self._ids)
+        return _outcome(await self._ask(_envelope(number, method, params)), number)
+
+    async def _batches(self, calls: Sequence[Call]) -> list[Any]:
+        """Return an answer for each call; payloads are as large as the node takes them."""
+        if (
+            self._batch_max < self._batch_limit
+            and time.monotonic() > self._refused_at + _LARGER_AFTER_S
+        ):
+            self._batch_max = self._batch_limit
+        size = self._batch_max
+        parts = [calls[i : i + size] for i in range(0, len(calls), size)]
+        answers = await asyncio.gather(*(self._batch(part) for part in parts))
+        return [answer for part in answers for answer in part]
+
+    async def _batch(self, calls: Sequence[Call]) -> list[Any]:
+        if self._batch_max == 1:
+            async with self._single:
+                return [await self._call(method, params) for method, params in calls]
+        numbers = [next(self._ids) for _ in calls]
         asked = zip(numbers, calls, strict=True)
-        answer = await self._ask([_envelope(n, method, params) for n, (method, params) in asked])
-        if not isinstance(answer, list):
-            refusal = _refusal(answer.get("error") if isinstance(answer, dict) else None)
-            if len(calls) > 1 and "batch" in refusal.message.lower():
-                self._batch_max = min(self._batch_max, len(calls) // 2)
-                return await self.batch(calls)
-            raise RailUnavailable(f"the node did not answer the batch: {refusal}")
+        try:
+            answer = await self._ask(
+                [_envelope(n, method, params) for n, (method, params) in asked]
+            )
+        except UnreadableAnswer as unreadable:
+            return await self._smaller(calls, unreadable)
+        if (refusal := _refusal_of_batch(answer, len(calls))) is not None:
+            fault = RailUnavailable(f"the node did not answer the batch: {refusal}")
+            if refusal.code in _BUSY and "batch" not in refusal.message.lower():
+                raise fault
+            return await self._smaller(calls, fault, str(refusal))
         by_number = {
             one["id"]: one
             for one in answer
             if isinstance(one, dict) and isinstance(one.get("id"), int)
         }
         return [_outcome(by_number.get(number), number) for number in numbers]
+
+    async def _smaller(
+        self, calls: Sequence[Call], fault: RailUnavailable, refusal: str = ""
+    ) -> list[Any]:
+        """Return the answers to a refused batch in smaller ones; the size that works is kept.
+
+        Of a node that does not answer at all, only one call is tried. Raises `fault` if smaller
+        ones fail too, or are refused in the same words.
+        """
+        before = self._batch_max
+        size = 1 if isinstance(fault, UnreadableAnswer) else max(1, len(calls) // 2)
+        self._batch_max, self._refused_at = min(before, size), time.monotonic()
+        try:
+            first = await self._batch(calls[:size])
+        except RailUnavailable:
+            first = []
+        if all(isinstance(answer, RpcError) and str(answer) == refusal for answer in first):
+            # it was not the size
+            self._batch_max = before
+            raise fault from None
+        return first + (await self._batches(calls[size:]) if calls[size:] else [])
 
     async def _ask(self, question: Any) -> Any:
         self.requests += 1
@@ -251,13 +322,33 @@ class JsonRpc:
         try:
             return orjson.loads(answer)
         except orjson.JSONDecodeError:
-            raise RailUnavailable("the node did not answer in JSON") from None
+            raise UnreadableAnswer("the node did not answer in JSON") from None
 
 
 def _retry_s(headers: Mapping[str, str]) -> float | None:
     """How long a server asks us to wait; only seconds are read, as limits are told in them."""
     text = headers.get("retry-after", "")
     return float(text) if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) else None
+
+
+def _is_envelope(answer: bytes) -> bool:
+    """Return whether bytes look like a JSON-RPC answer, whatever the status they came with."""
+    try:
+        decoded = orjson.loads(answer)
+    except orjson.JSONDecodeError:
+        return False
+    parts = decoded if isinstance(decoded, list) else [decoded]
+    return bool(parts) and all(isinstance(part, dict) and "jsonrpc" in part for part in parts)
+
+
+def _refusal_of_batch(answer: Any, count: int) -> RpcError | None:
+    """Return why a node refused a batch as a whole; None if it answered call by call."""
+    if isinstance(answer, list):
+        alone = answer[0] if len(answer) == 1 and count > 1 else None
+        if not isinstance(alone, dict) or alone.get("id") is not None:
+            return None
+        answer = alone
+    return _refusal(answer.get("error") if isinstance(answer, dict) else None)
 
 
 def _envelope(number: int, method: str, params: Sequence[Any]) -> dict[str, Any]:

@@ -122,7 +122,7 @@ class Pool:
             one.health.answered(self._now() - began)
             one.health.belongs(self._now())
             one.health.head = head
-            one.health.at(self._now(), head, self._best_head(), self._family.lag_max)
+            one.health.at(self._now(), head, self._best_head(), self._family.allowed_lag())
         finally:
             one.probing = None
 

@@ -31,7 +31,10 @@ class NodeSettings(BaseModel):
         "are two",
     )
     lag_max: int = Field(
-        default=5, ge=1, description="a node that is further behind the others is left out"
+        default=5,
+        ge=1,
+        description="a node that is further behind the others is left out; on fast EVM chains: "
+        "further than ten seconds of blocks",
     )
     stalled_after_s: int = Field(
         default=0,

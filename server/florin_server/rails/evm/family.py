@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from florin_server.rails.connection.family import HEAD, Foreign
@@ -13,6 +14,7 @@ from florin_server.rails.types import RailUnavailable
 
 _OF_STATE = frozenset({"eth_call", "eth_getBalance", "eth_getCode", "eth_getTransactionCount"})
 NEW_BLOCKS: Call = ("eth_subscribe", ("newHeads",))
+_LAG_S = 10  # behind others, as five blocks of two seconds are
 _HEAD: Call = ("eth_blockNumber", ())
 _OWN_FAULTS = frozenset({-32603, -32005, -32002, -32001, 429})  # internal, limits, not there
 _OWN_WORDS = (
@@ -48,6 +50,12 @@ class EvmFamily:
     chain_id: int
     lag_max: int
     genesis: str | None = None
+    block_s: Callable[[], float | None] = lambda: None  # measured seconds between blocks
+
+    def allowed_lag(self) -> int:
+        """Return how many blocks a node may be behind: `lag_max`, or those of some seconds."""
+        pace = self.block_s()
+        return self.lag_max if pace is None else max(self.lag_max, ceil(_LAG_S / pace))
 
     @property
     def sends(self) -> frozenset[str]:

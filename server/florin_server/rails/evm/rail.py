@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from florin_server.domain.caip import canonical_account, parse_account
+from florin_server.domain.caip import canonical_account
 from florin_server.rails.connection.agreed_payouts import AgreedPayouts
 from florin_server.rails.connection.connection import Connection
 from florin_server.rails.connection.faucet import Tap
 from florin_server.rails.connection.jsonrpc import Rpc, Transport
 from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
 from florin_server.rails.evm.paying.erc6492 import opener_problem
+from florin_server.rails.evm.paying.mismatches import Mismatches
 from florin_server.rails.evm.paying.offers import EvmOffers
 from florin_server.rails.evm.paying.payable import sample
 from florin_server.rails.evm.paying.terms import EvmTerms
@@ -20,11 +21,14 @@ from florin_server.rails.evm.paying.verifier import EvmVerifier
 from florin_server.rails.evm.paying.verify import Signatures
 from florin_server.rails.evm.reading.direct_settlement import EvmDirectSettlement
 from florin_server.rails.evm.reading.dry_run import DryRuns
+from florin_server.rails.evm.reading.finality import Finality
 from florin_server.rails.evm.reading.node import Node
 from florin_server.rails.evm.reading.observer import EvmObserver
 from florin_server.rails.evm.reading.reader import Reader, ways
 from florin_server.rails.evm.reading.refusals import Refusals
 from florin_server.rails.evm.sending.fees import RecentFees
+from florin_server.rails.evm.sending.gas_learner import GasLearner
+from florin_server.rails.evm.sending.gas_shares import GasShares
 from florin_server.rails.evm.sending.payouts import EvmPayouts
 from florin_server.rails.evm.sending.relay import EvmRelay
 from florin_server.rails.evm.sending.transactions import Signer
@@ -36,6 +40,9 @@ from florin_server.rails.facts import Facts
 from florin_server.rails.roles import Payouts
 from florin_server.rails.types import Asset, RailUnavailable
 
+# or as many as make so many seconds: fast chains would be offered twice as much within a few
+_STALE_BLOCKS = 3
+_STALE_S = 6
 OPEN_MAX = 16  # what nodes keep of one account in any case (geth's slots), executable at once
 
 
@@ -48,6 +55,7 @@ class EvmRail(Facts):
     """
 
     open_max = OPEN_MAX
+    treasury_history = None  # nonces tell of it
     durable_nonces = None  # what is signed lapses by time, and lasts as long as its payment
     token_accounts = None  # every account can hold every token
 
@@ -63,13 +71,20 @@ class EvmRail(Facts):
     ) -> None:
         super().__init__(chain)
         self.chain = chain
-        self.confirmations = chain.confirmations
-        self.native_asset = f"{chain.caip2}/slip44:{chain.native_slip44}"
+        self.finality = finality = Finality(chain, now)
+        self.pace = finality.pace
+        self.native_asset = chain.native_asset
         self.senders = tuple(one.address for one in (signer, *more))
         self.reserved = reserved(chain, self.senders)
         if treasury is not None and treasury.address in self.senders:
             raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
-        family = EvmFamily(chain.name, chain.chain_id, chain.lag_max, chain.genesis)
+        family = EvmFamily(
+            chain.name,
+            chain.chain_id,
+            chain.lag_max,
+            chain.genesis,
+            block_s=lambda: finality.pace.block_s,
+        )
         self.nodes = Connection(
             chain, family, transport, now=now, announcements=NEW_BLOCKS, mark=block_mark
         )
@@ -78,25 +93,56 @@ class EvmRail(Facts):
         self._node = node = Node(self.rpc)
         known = ways(chain.multicall3)
         self.reader = Reader(node, chain.name, known, way=chain.reads, timer=now)
-        runs = DryRuns(node, chain, RecentFees(node, chain, now), self.senders, now)
+        runs = DryRuns(node, chain, RecentFees(node, chain, now, self.pace), self.senders, now)
         self._refusals = refusals = Refusals(node, chain, now)
-        self._signatures = Signatures(node, chain, runs, self.reader, refusals)
-        own_payouts = EvmPayouts(node, chain, treasury) if treasury else None
+        mismatches = Mismatches(now)
+        ceiling = min(chain.payment_gas_max, chain.gas_max // 2)
+        self.gas_shares = shares = GasShares(ceiling)
+        self._learner = learner = GasLearner(node, chain, runs, shares, signer.address, now)
+        self._signatures = Signatures(
+            node, chain, runs, self.reader, refusals, mismatches, learner=learner
+        )
+        own_payouts = EvmPayouts(node, chain, treasury, finality, shares) if treasury else None
         self.terms = EvmTerms()
         self.verifier = EvmVerifier(node, chain, self._signatures)
         self.relay = EvmRelay(
-            node, chain, (signer, *more), runs, self.reader, refusals=refusals, treasury=own_payouts
+            node,
+            chain,
+            (signer, *more),
+            runs,
+            self.reader,
+            refusals=refusals,
+            treasury=own_payouts,
+            finality=finality,
+            learner=learner,
         )
         self.gas = self.account_nonces = self.relay
-        self.observer = EvmObserver(self.nodes, chain, self.senders, refusals, self.relay.new_block)
+        self.observer = EvmObserver(
+            self.nodes, chain, self.senders, refusals, self.relay.new_block, finality=finality
+        )
         self.blocks = self.observer
-        self.direct = EvmDirectSettlement(self.observer.evidence)
+        self.direct = EvmDirectSettlement(self.observer)
         self.offers = EvmOffers(
-            chain, self.reader, refusals, lambda: self.found, self.observer.head
+            chain, self.reader, refusals, lambda: self.found, self.observer.head, mismatches
         )
         tap = Tap(self.rpc, chain.name, self.offers.forget)
-        self.faucet = EvmFaucet(tap, self.native_asset) if chain.faucet else None
+        self.faucet = EvmFaucet(tap, chain.coin_asset) if chain.faucet else None
         self.payouts = self._payouts_of(treasury) if treasury else None
+
+    @property
+    def confirmations(self) -> int:
+        """Blocks, counting its own, that make an event final at the pace that was measured."""
+        return self.finality.depth
+
+    @property
+    def reorg_depth(self) -> int:
+        """Blocks that may be replaced before they are final; the most there may be at the start."""
+        return self.finality.reorg_depth
+
+    @property
+    def stale_blocks(self) -> int:
+        """Blocks that pass over a transaction before it offers more: of some seconds at least."""
+        return max(_STALE_BLOCKS, self.finality.count_blocks(_STALE_S))
 
     @property
     def assets(self) -> Mapping[str, Asset]:
@@ -105,9 +151,9 @@ class EvmRail(Facts):
 
     def payer(self, account: str) -> str | None:
         """The canonical CAIP-10 of an account on this chain that may pay; None for all else."""
+        if not account.startswith(f"{self.chain_id}:"):
+            return None
         try:
-            if str(parse_account(account).chain) != self.chain_id:
-                return None
             payer = canonical_account(account)
         except ValueError:
             return None
@@ -117,17 +163,21 @@ class EvmRail(Facts):
         """Checks chain id, contracts and every token; disables what does not match."""
         self.found = await self._inspect()
         await self._probe()
+        await self._learner.measure()
 
     async def problems(self) -> tuple[str, ...]:
         """Checks again; a chain that does not answer keeps the assets that it had."""
         await self.rpc.look()
         try:
             self.found = found = await self._inspect()
+            await self._learner.measure()
             if not self.reader.probed:
                 await self._probe()
         except RailUnavailable as fault:
             return (f"{self.chain.name}: {fault}",)
-        return (*found.problems, *self._refusals.problems())
+        gas = (f"{self.chain.name}: {one}" for one in self._learner.problems())
+        untagged = (self.finality.problem,) if self.finality.problem else ()
+        return (*found.problems, *untagged, *self._refusals.problems(), *gas)
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
@@ -137,7 +187,7 @@ class EvmRail(Facts):
 
     def _payouts_of(self, treasury: Signer) -> Payouts:
         def make(rpc: Rpc) -> Payouts:
-            return EvmPayouts(Node(rpc), self.chain, treasury)
+            return EvmPayouts(Node(rpc), self.chain, treasury, self.finality, self.gas_shares)
 
         return AgreedPayouts(make, self.rpc, self.nodes.witnesses)
 

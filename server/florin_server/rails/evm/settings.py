@@ -31,6 +31,7 @@ def _account(text: str) -> str:
 Address = Annotated[str, AfterValidator(_address)]
 Reads = Literal["auto", "deployless", "multicall3", "batch"]
 Trials = Literal["together", "alone"]
+FinalityTag = Literal["none", "safe", "finalized"]
 MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11"  # on every chain that has it
 
 
@@ -91,8 +92,9 @@ class EvmCoin(BaseModel):
 class EvmChain(NodeSettings):
     """One EVM chain. On a network of the registry most of it has a default.
 
-    Of such a network `name`, `live`, `confirmations`, `poll_ms`, `eta_s` and `native_slip44` are
-    known; where money is real, `stalled_after_s` is 300.
+    Of such a network `name`, `live`, `confirmations`, `final_after_s`, `finality_tag`, `poll_ms`,
+    `eta_s`, `native_slip44`, `fee_token` and, where the usual ones do not fit, `gas_max` and
+    `payment_gas_max` are known; where money is real, `stalled_after_s` is 300.
     """
 
     chain_id: int = Field(gt=0, lt=2**53, description="compared with what the nodes say")
@@ -105,7 +107,18 @@ class EvmChain(NodeSettings):
         default=1,
         ge=1,
         le=1000,
-        description="what makes a payment final: more is safer, and slower for the buyer",
+        description="the least number of blocks that make a payment final",
+    )
+    final_after_s: int = Field(
+        default=0,
+        ge=0,
+        le=86_400,
+        description="blocks of so many seconds make a payment final, however fast they come; 0: "
+        "`confirmations` alone decide",
+    )
+    finality_tag: FinalityTag = Field(
+        default="none",
+        description="the node must call a payment's block so as well before it is final",
     )
     settler: Address = Field(description="the settlement contract: `florin chain deploy` tells it")
     former_settlers: tuple[Address, ...] = Field(
@@ -131,6 +144,11 @@ class EvmChain(NodeSettings):
         default=False, description="buyers are given test money; never on a live chain"
     )
     native_slip44: int = Field(default=60, ge=0, description="names the coin in CAIP-19")
+    fee_token: Address | None = Field(
+        default=None,
+        description="token of six decimals in which the chain charges for gas, where it has no "
+        "coin (Tempo); unset: gas is paid in the coin",
+    )
     reads: Reads = Field(
         default="auto", description="how balances are read; auto: as proves fastest on the node"
     )
@@ -146,6 +164,13 @@ class EvmChain(NodeSettings):
         ge=1_000_000,
         description="bounds one transaction: at least what the heaviest payment may use alone, and "
         "below 2^24, where the protocol stops",
+    )
+    payment_gas_max: int = Field(
+        default=1_000_000,
+        ge=300_000,
+        description="the most gas for one payment or payout. Most need far less; Florin gives more "
+        "than usual only where it measured that the chain or the token asks for it, and never more "
+        "than half of `gas_max`",
     )
     fee_max: int = Field(
         default=500 * GWEI,
@@ -171,8 +196,6 @@ class EvmChain(NodeSettings):
             return data
         known = registry.network(f"eip155:{data.get('chain_id')}")
         defaults = {} if known is None else defaults_of(known)
-        if known is not None:
-            defaults["native_slip44"] = known.coin.slip44
         return shared.with_registered(data, known, defaults, _of_token)
 
     @model_validator(mode="after")
@@ -184,6 +207,8 @@ class EvmChain(NodeSettings):
             treasury=self.treasury,
             tokens=[asset.address for asset in self.assets],
         )
+        if self.coin is not None and self.fee_token is not None:
+            raise ValueError("a chain that charges fees in a token has no coin to take")
         if self.factories and self.opener is None:
             raise ValueError("factories are called by the opener only, and none is named")
         return self
@@ -194,11 +219,31 @@ class EvmChain(NodeSettings):
         return f"eip155:{self.chain_id}"
 
     @property
+    def coin_asset(self) -> str:
+        """The CAIP-19 id of the chain's own coin, whether there is one or not."""
+        return f"{self.caip2}/slip44:{self.native_slip44}"
+
+    @property
+    def native_asset(self) -> str:
+        """The CAIP-19 id of what gas is paid with: the coin, or the fee token."""
+        if self.fee_token is None:
+            return self.coin_asset
+        return f"{self.caip2}/erc20:{self.fee_token}"
+
+    @property
     def asset_ids(self) -> dict[str, str]:
         """The symbols of all assets that are named, by CAIP-19, whether they are taken or not."""
         found = {f"{self.caip2}/erc20:{one.address}": one.symbol for one in self.assets}
         if self.coin is not None:
-            found[f"{self.caip2}/slip44:{self.native_slip44}"] = self.coin.symbol
+            found[self.coin_asset] = self.coin.symbol
+        return found
+
+    @property
+    def pegs(self) -> dict[str, str | None]:
+        """The peg of every asset that is named, by CAIP-19, whether it is taken or not."""
+        found = {f"{self.caip2}/erc20:{one.address}": one.peg for one in self.assets}
+        if self.coin is not None:
+            found[self.coin_asset] = None
         return found
 
     @property

@@ -6,7 +6,6 @@ without a leading slash are in the state folder. `chain_writer` writes them.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.solana.settings import SolanaChain
+from florin_server.settings_file import parse_toml
 
 Chain = EvmChain | SolanaChain
 
@@ -34,24 +34,26 @@ def read_all(home: Path) -> dict[Path, Chain]:
 def read(path: Path, home: Path) -> Chain:
     """The chain of a file. ValueError, which names the file, if it is not valid."""
     try:
-        content = path.read_text()
+        content = path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     return parse(content, path, home)
 
 
-def parse(content: str, path: Path, home: Path) -> Chain:
+def parse(content: bytes, path: Path, home: Path) -> Chain:
     """The chain in the content of a file, which may not be there yet. ValueError as for `read`."""
+    tables = parse_toml(content, path)
     try:
-        ((kind, said),) = tomllib.loads(content).items()
+        ((kind, said),) = tables.items()
         chain = KINDS[kind].model_validate(said)
     except ValidationError as error:
         why = "; ".join(
-            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()
+            ": ".join(filter(None, (".".join(map(str, fault["loc"])), fault["msg"])))
+            for fault in error.errors()
         )
         raise ValueError(f"{path}: {why}") from error
     except (KeyError, ValueError) as error:
-        raise ValueError(f"{path}: not one chain as TOML, in a table evm or solana") from error
+        raise ValueError(f"{path}: not one chain, in a table evm or solana") from error
     treasury = chain.treasury_keystore
     return chain.model_copy(
         update={

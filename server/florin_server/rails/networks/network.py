@@ -12,7 +12,7 @@ Method = Literal["eip3009", "permit2", "solana"]
 
 @dataclass(frozen=True, slots=True)
 class Coin:
-    """What gas is paid in."""
+    """A network's own coin, in which it charges for gas."""
 
     name: str
     symbol: str
@@ -45,23 +45,40 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a network is followed: final after so many blocks, which takes `eta_s` seconds."""
+    """How a network is followed: when a block is final, and how long a payment takes to be so.
+
+    A final block has `confirmations`, blocks of `final_after_s` seconds on top of it, and is what
+    nodes call `finality_tag`. `eta_s` is in seconds, from the confirm on.
+    """
 
     confirmations: int
     poll_ms: int
     eta_s: int
+    final_after_s: int = 0
+    finality_tag: Literal["none", "safe", "finalized"] = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A public network; `id` is its CAIP-2 id."""
+    """A public network; `id` is its CAIP-2 id.
+
+    `source` names the public documents that its facts come from, `checked` the day (ISO 8601) on
+    which they were compared with them last. A network without a coin charges fees in the token at
+    `fee_token`. `gas_max` is set where its blocks are smaller than the usual bound of a
+    transaction, `payment_gas_max` where a payment costs more than the usual bound.
+    """
 
     id: str
     name: str
     live: bool
-    coin: Coin
+    coin: Coin | None
     pace: Pace
     tokens: tuple[Token, ...]
+    source: str
+    checked: str
+    fee_token: str | None = None  # with its checksum
+    gas_max: int | None = None
+    payment_gas_max: int | None = None
 
     def token(self, symbol: str) -> Token | None:
         """The token of that symbol, whatever its capitals."""
@@ -79,6 +96,24 @@ class Network:
         return canonical_asset(f"{self.id}/{kind}:{address}", checksum=False)
 
     @property
-    def coin_id(self) -> str:
-        """The coin's CAIP-19 id."""
-        return f"{self.id}/slip44:{self.coin.slip44}"
+    def gas_money(self) -> Coin | Token | None:
+        """What gas is paid with: the coin, or the fee token; None if that is not registered."""
+        if self.fee_token is None:
+            return self.coin
+        return self.at(self.fee_token)
+
+    @property
+    def coin_id(self) -> str | None:
+        """The coin's CAIP-19 id; None where there is no coin."""
+        return None if self.coin is None else f"{self.id}/slip44:{self.coin.slip44}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """A public network on which Florin cannot settle; `reason` is the end of a sentence."""
+
+    id: str
+    name: str
+    reason: str
+    source: str
+    checked: str

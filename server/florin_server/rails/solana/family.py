@@ -9,7 +9,7 @@ from typing import Any
 from florin_server.rails.connection.family import HEAD, Foreign
 from florin_server.rails.connection.jsonrpc import Call, RpcError
 from florin_server.rails.connection.node import answered
-from florin_server.rails.solana.reading.node import CONFIRMED, FINALIZED, number
+from florin_server.rails.solana.reading.node import FINALIZED, number
 from florin_server.rails.types import RailUnavailable
 
 NEW_BLOCKS: Call = ("slotSubscribe", ())
@@ -25,6 +25,10 @@ class SolanaFamily:
     name: str
     reference: str
     lag_max: int
+
+    def allowed_lag(self) -> int:
+        """Return how many slots a node may be behind the best."""
+        return self.lag_max
 
     @property
     def sends(self) -> frozenset[str]:
@@ -48,18 +52,17 @@ class SolanaFamily:
         return None
 
     def heights(self, calls: Sequence[Call], answers: Sequence[Any]) -> Mapping[str, int]:
-        """The slots that the answers were true in, the least of each commitment."""
+        """Return the least slot that the answers about final blocks were true in, as `HEAD`."""
         found: dict[str, int] = {}
         for (method, params), answer in zip(calls, answers, strict=True):
-            kind = _kind(params)
-            if kind is None or isinstance(answer, RpcError):
+            if not _is_final(params) or isinstance(answer, RpcError):
                 continue
             try:
                 slot = number(answer if method == "getSlot" else _slot(answer))
             except RailUnavailable:
                 # it tells no slot, or whoever asked will see what is wrong with it
                 continue
-            found[kind] = min(slot, found.get(kind, slot))
+            found[HEAD] = min(slot, found.get(HEAD, slot))
         return found
 
     def is_own_fault(self, refusal: RpcError) -> bool:
@@ -78,10 +81,10 @@ def slot_mark(told: Any) -> Hashable:
     return root if isinstance(root, int) else None
 
 
-def _kind(params: Sequence[Any]) -> str | None:
-    """What the slot of an answer means; None if it is not asked for a commitment."""
+def _is_final(params: Sequence[Any]) -> bool:
+    """Return True if a call asks for the newest final block, whose slot its answer has."""
     config = params[-1] if params and isinstance(params[-1], dict) else {}
-    return {FINALIZED: HEAD, CONFIRMED: CONFIRMED}.get(config.get("commitment", ""))
+    return config.get("commitment") == FINALIZED
 
 
 def _slot(answer: Any) -> Any:

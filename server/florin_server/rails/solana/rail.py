@@ -12,6 +12,7 @@ from florin_server.rails.connection.connection import Connection
 from florin_server.rails.connection.faucet import Tap
 from florin_server.rails.connection.jsonrpc import Rpc, Transport
 from florin_server.rails.facts import Facts
+from florin_server.rails.pace import PaceMeter
 from florin_server.rails.roles import Payouts
 from florin_server.rails.solana.family import NEW_BLOCKS, SolanaFamily, slot_mark
 from florin_server.rails.solana.paying.offers import SolanaOffers
@@ -21,6 +22,7 @@ from florin_server.rails.solana.reading.gaps import Gaps
 from florin_server.rails.solana.reading.node import Node
 from florin_server.rails.solana.reading.observer import SolanaObserver
 from florin_server.rails.solana.sending.durable_nonces import SolanaDurableNonces
+from florin_server.rails.solana.sending.history import SolanaTreasuryHistory
 from florin_server.rails.solana.sending.payouts import SolanaPayouts
 from florin_server.rails.solana.sending.relay import SolanaRelay
 from florin_server.rails.solana.sending.signer import SolanaSigner
@@ -41,7 +43,8 @@ class SolanaRail(Facts):
     """
 
     open_max = 1000  # nothing has to wait for another; this only bounds what is looked for at once
-    confirmations = 1  # the head is the newest finalized slot
+    confirmations = reorg_depth = 1  # the head is the newest finalized slot
+    stale_blocks = 3  # final slots; what is sent again is the same
     blocks = None  # nearly everything in them is other people's, and what is final stays
     direct = None  # nobody can send a payment without the relayer's signature
     account_nonces = None  # what is signed lasts as long as its blockhash, or its durable nonce
@@ -67,6 +70,7 @@ class SolanaRail(Facts):
         self._signer = signer
         family = SolanaFamily(chain.name, chain.reference, chain.lag_max)
         gaps = Gaps(now)
+        self.pace = PaceMeter()
         self.nodes = Connection(
             chain,
             family,
@@ -80,16 +84,23 @@ class SolanaRail(Facts):
         self.found = discovery.Inspection({}, {}, ())
         self._node = node = Node(self.rpc)
         self.terms = SolanaTerms()
-        self.verifier = SolanaVerifier(node, chain, signer.pubkey)
+        self.verifier = SolanaVerifier(node, chain, signer.pubkey, self.rpc)
         self.offers = SolanaOffers(node, chain, signer.pubkey, self._now_found)
         self.relay = SolanaRelay(node, chain, signer, self.verifier)
-        self.observer = SolanaObserver(self.nodes, chain, gaps, self.relay.landing_of)
+        self.observer = SolanaObserver(
+            self.nodes,
+            chain,
+            gaps,
+            self.relay.landing_of,
+            lambda slot: self.pace.record(slot, now()),
+        )
         self.durable_nonces = SolanaDurableNonces(node, chain, signer)
         self.token_accounts = SolanaTokenAccounts(node, chain, signer, self._now_found)
         tap = Tap(self.rpc, chain.name, self.offers.forget)
         rent = self._rent
         self.faucet = SolanaFaucet(tap, chain.coin_id, rent) if chain.faucet else None
         self.payouts = self._payouts_of(treasury) if treasury else None
+        self.treasury_history = SolanaTreasuryHistory(node, treasury.pubkey) if treasury else None
 
     @property
     def assets(self) -> Mapping[str, Asset]:
@@ -98,12 +109,14 @@ class SolanaRail(Facts):
 
     def payer(self, account: str) -> str | None:
         """The account if it is one on this chain that can sign, and none of ours."""
+        if not account.startswith(f"{self.chain_id}:"):
+            return None
         try:
             found = parse_account(account)
             key = spl.pubkey(found.address)
         except ValueError:
             return None
-        if str(found.chain) != self.chain_id or not key.is_on_curve():
+        if not key.is_on_curve():
             return None
         return None if str(found) in self.reserved else str(found)
 

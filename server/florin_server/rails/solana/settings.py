@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from florin_server.chains.solana.limits import PACKET_BYTES, TRANSACTION_BYTES_MAX
 from florin_server.chains.solana.spl import pubkey
 from florin_server.rails.connection.settings import NodeSettings
 from florin_server.rails.networks import registry
@@ -27,6 +28,11 @@ def _account(text: str) -> str:
 Address = Annotated[str, AfterValidator(_address)]
 _SOL_SLIP44 = 501
 DURABLE_NONCES_MAX = 100
+LAMPORTS_PER_SIGNATURE = 5_000
+# the relayer and the payer sign every payment
+_SIGNATURES_FEE = 2 * LAMPORTS_PER_SIGNATURE
+# wallets raise the price while the cluster is busy
+_FEE_MAX_MULTIPLE = 5
 
 
 class SolanaAsset(BaseModel):
@@ -68,8 +74,8 @@ class SolanaChain(NodeSettings):
     lag_max: int = Field(
         default=50,
         ge=1,
-        description="a node that is further behind the others is left out: 20 s, as nodes differ "
-        "by some seconds",
+        description="a node that is further behind the others is left out: 10 s at slots of "
+        "214 ms, as nodes differ by some seconds",
     )
     treasury: Annotated[shared.Treasury, AfterValidator(_account)]
     relayer_keystores: tuple[Path, ...] = Field(
@@ -77,7 +83,7 @@ class SolanaChain(NodeSettings):
         description="keys that submit and pay for it; empty: the installation's own key does",
     )
     treasury_keystore: shared.TreasuryKeystore = None
-    eta_s: shared.EtaS = 15
+    eta_s: shared.EtaS = 3
     faucet: bool = Field(
         default=False, description="buyers are given test money; never on a live cluster"
     )
@@ -90,14 +96,45 @@ class SolanaChain(NodeSettings):
         default=1_000, ge=0, le=5_000_000, description="what is offered for a compute unit"
     )
     compute_price_max: int = Field(
-        default=5_000_000, ge=0, le=50_000_000, description="accepted from wallets that raise it"
+        default=5_000_000,
+        ge=0,
+        le=50_000_000,
+        description="accepted from wallets that raise it, as far as `fee_max` allows",
+    )
+    compute_units_max: int = Field(
+        default=1_400_000,
+        ge=50_000,
+        le=1_400_000,
+        description="accepted from wallets that set the limit anew, as far as `fee_max` allows",
+    )
+    wallet_guards_max: int = Field(
+        default=4,
+        ge=0,
+        le=8,
+        description="instructions of the Lighthouse program that a wallet may add to a payment: "
+        "they compare accounts and fail the transaction; 0 refuses them",
+    )
+    fee_max: int | None = Field(
+        default=None,
+        ge=_SIGNATURES_FEE,
+        description="lamports that the fee of one payment may cost the relayer, with the price "
+        "that a wallet raised; a transaction that costs more is refused. Unset: five times the fee "
+        "that Florin offers itself, 51,000 with the other defaults",
+    )
+    transaction_bytes_max: int = Field(
+        default=TRANSACTION_BYTES_MAX,
+        ge=PACKET_BYTES,
+        le=TRANSACTION_BYTES_MAX,
+        description="bytes of a transaction that wallets may hand back, guards included; what the "
+        "cluster takes, its nodes say",
     )
     durable_nonces: int = Field(
-        default=0,
+        default=4,
         ge=0,
         le=DURABLE_NONCES_MAX,
         description="buyers at a time who may take as long to sign as their payment lives, and not "
-        "a minute; each is an account of the relayer's with 0.0015 SOL",
+        "as a blockhash lasts, half a minute; each is an account of the relayer's with 0.0015 SOL "
+        "of rent, opened while the relayer keeps 0.05 SOL",
     )
     accounts_a_day: int = Field(
         default=50,
@@ -111,8 +148,14 @@ class SolanaChain(NodeSettings):
         default=10,
         ge=0,
         le=10_000,
-        description="of these for one merchant: more than it has tokens, and a fifth of all, so "
-        "that no merchant takes the others' share",
+        description="of these for one merchant: more than it has tokens",
+    )
+    accounts_a_partner_day: int = Field(
+        default=20,
+        ge=0,
+        le=10_000,
+        description="of these for all merchants of one partner, who creates as many as it likes: "
+        "less than half of all, so that no partner takes the others' share",
     )
     tokens: shared.RegisteredTokens = ()
     assets: tuple[SolanaAsset, ...] = Field(default=(), description="tokens that it does not know")
@@ -137,7 +180,22 @@ class SolanaChain(NodeSettings):
             treasury=self.treasury,
             tokens=[asset.mint for asset in self.assets],
         )
+        if self.payment_fee > self.payment_fee_max:
+            raise ValueError(
+                f"fee_max of {self.fee_max} lamports is below what one payment costs with "
+                f"compute_units and compute_price: {self.payment_fee}"
+            )
         return self
+
+    @property
+    def payment_fee(self) -> int:
+        """The fee of a payment as Florin builds it, in lamports."""
+        return _SIGNATURES_FEE - (-self.compute_units * self.compute_price // 1_000_000)
+
+    @property
+    def payment_fee_max(self) -> int:
+        """The highest fee that the relayer pays for one payment, in lamports."""
+        return self.payment_fee * _FEE_MAX_MULTIPLE if self.fee_max is None else self.fee_max
 
     @property
     def caip2(self) -> str:
@@ -155,6 +213,14 @@ class SolanaChain(NodeSettings):
         found = {f"{self.caip2}/token:{one.mint}": one.symbol for one in self.assets}
         if self.coin is not None:
             found[self.coin_id] = self.coin.symbol
+        return found
+
+    @property
+    def pegs(self) -> dict[str, str | None]:
+        """The peg of every asset that is named, by CAIP-19, whether it is taken or not."""
+        found = {f"{self.caip2}/token:{one.mint}": one.peg for one in self.assets}
+        if self.coin is not None:
+            found[self.coin_id] = None
         return found
 
     @property

@@ -9,6 +9,8 @@ from florin_server.flows.screening.lists import Import
 from florin_server.rpc.accounts.customers import CustomerCalls
 from florin_server.rpc.accounts.partners import PartnerCalls
 from florin_server.rpc.ledger.books import LedgerCalls
+from florin_server.rpc.operator.leases import LeaseCalls
+from florin_server.rpc.operator.quarantine import QuarantineCalls
 from florin_server.rpc.operator.system import SystemCalls
 from florin_server.rpc.payments.traced import TracedCalls
 from florin_server.rpc.payouts.held_money import HeldCalls
@@ -25,6 +27,8 @@ class OperatorServicer(
     TracedCalls,
     PayoutCalls,
     HeldCalls,
+    QuarantineCalls,
+    LeaseCalls,
     ReceiptKeyCalls,
     LedgerCalls,
     SystemCalls,

@@ -7,11 +7,12 @@ from typing import Any
 from florin.v1 import condition_pb2, system_pb2
 
 import florin_server
-from florin_server.config import FailedGasSettings
 from florin_server.domain.conditions import Condition, State
 from florin_server.domain.health import describe
 from florin_server.flows.app import App
-from florin_server.flows.operator import executors, health, system
+from florin_server.flows.limits import gas_budgets
+from florin_server.flows.limits.gas_budgets import HourlyBudgets
+from florin_server.flows.operator import executors, system
 from florin_server.rails.types import NodeState
 from florin_server.rpc.server.timestamps import timestamp
 
@@ -32,7 +33,7 @@ class SystemCalls:
         self, request: system_pb2.GetSystemStatusRequest, context: Any
     ) -> system_pb2.GetSystemStatusResponse:
         """Tells how the installation is doing."""
-        conditions = await health.of_installation(self._app)
+        status = await system.status(self._app)
         chains = [
             system_pb2.ChainStatus(
                 chain_id=chain.chain_id,
@@ -42,18 +43,18 @@ class SystemCalls:
                 relayer=chain.relayer,
                 problem=chain.problem,
                 nodes=[_node(node) for node in chain.nodes],
-                failed_gas=_gas(chain.gas, self._app.settings.failed_gas),
+                failed_gas=_gas(chain.gas, gas_budgets.budgets_of(self._app, chain.chain_id)),
                 conditions=[_condition(one) for one in chain.conditions],
             )
-            for chain in await system.chains(self._app)
+            for chain in status.chains
         ]
         return system_pb2.GetSystemStatusResponse(
             software_version=florin_server.__version__,
             chains=chains,
-            processing_payments=await system.processing(self._app),
-            held_payments=await system.held_payments(self._app),
-            screening_problem=describe(conditions),
-            conditions=[_condition(one) for one in conditions],
+            processing_payments=status.processing,
+            held_payments=status.held_payments,
+            screening_problem=describe(status.conditions),
+            conditions=[_condition(one) for one in status.conditions],
         )
 
     async def ListExecutors(
@@ -76,7 +77,7 @@ class SystemCalls:
         return _executor(await executors.resume(self._app, request.executor_id))
 
 
-def _gas(gas: system.GasStatus, most: FailedGasSettings) -> system_pb2.FailedGas:
+def _gas(gas: system.GasStatus, most: HourlyBudgets) -> system_pb2.FailedGas:
     return system_pb2.FailedGas(
         failed=gas.failed,
         failed_max=most.chain,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from florin.v1 import gateway_pb2, merchant_pb2, money_pb2, payment_pb2, refund_pb2
 
@@ -20,9 +21,11 @@ from florin_server.domain.payments.payment import (
     RefundStatus,
     Status,
 )
+from florin_server.domain.payouts.refund_amounts import RequestedRefund, sum_refunds
 from florin_server.flows.app import App
 from florin_server.flows.payments.create import NewPayment
 from florin_server.flows.payments.trace import Change
+from florin_server.flows.payouts.refund import CreatedRefund, RefundRequest
 from florin_server.rpc.server.timestamps import timestamp
 
 # the documented pace: a buyer thinks, a chain works
@@ -115,7 +118,8 @@ class Codec:
         rail = self._app.rails.get(unit.removeprefix("caip19/").rpartition("/")[0])
         if rail is None:
             return _CHAIN_MS
-        return min(_CHAIN_MS, max(_CHAIN_MS_LEAST, rail.eta_s * 500))
+        takes_s = self._app.chains[rail.chain_id].promise_s(rail.eta_s, rail.eta_s)
+        return min(_CHAIN_MS, max(_CHAIN_MS_LEAST, round(takes_s * 500)))
 
     def update(self, payment: Payment) -> payment_pb2.WatchPaymentResponse:
         """One state of a watched payment."""
@@ -157,8 +161,10 @@ class Codec:
             collect_data=collect_data(form_url),
         )
 
-    def created(self, payment: Payment) -> merchant_pb2.CreatePaymentResponse:
-        """A new payment."""
+    def created(
+        self, payment: Payment, checkout_problem: str | None = None
+    ) -> merchant_pb2.CreatePaymentResponse:
+        """Return a new payment, and why its buyer is not sent back if that was asked for."""
         return merchant_pb2.CreatePaymentResponse(
             payment_id=payment.id,
             gateway_url=self._app.links.of(payment.id),
@@ -167,12 +173,13 @@ class Codec:
             poll_in_ms=_BUYER_MS,
             expires_at=payment.expires_at,
             live=payment.live,
+            checkout_problem=checkout_problem,
         )
 
     def detail(
-        self, payment: Payment, merchant: Merchant, refund: Refund | None
+        self, payment: Payment, merchant: Merchant, refunds: Sequence[Refund]
     ) -> merchant_pb2.PaymentDetail:
-        """Everything about a payment, for its merchant."""
+        """Return everything about a payment for its merchant; `refunds` begin with the oldest."""
         checkout = None
         if payment.success_url is not None and payment.error_url is not None:
             checkout = merchant_pb2.CheckoutUrls(
@@ -201,11 +208,22 @@ class Codec:
             buyer=buyer(payment),
             cancelled_reason=_reason(payment),
             cancelled_at=timestamp(payment.updated_at_us) if payment.cancelled_reason else None,
-            refund=self.refund(refund) if refund else None,
+            refund=self.refund(payment, refunds[-1]) if refunds else None,
+            refunds=[self.refund(payment, refund) for refund in refunds],
+            refunded=self._refunded(payment, refunds) if refunds else None,
         )
 
-    def refund(self, refund: Refund) -> refund_pb2.Refund:
-        """Money that goes back to who paid."""
+    def _refunded(self, payment: Payment, refunds: Sequence[Refund]) -> refund_pb2.RefundTotal:
+        totals = sum_refunds(payment, refunds)
+        return refund_pb2.RefundTotal(
+            amount=self.amount(totals.unit, totals.refunded),
+            payment_amount=self.amount(payment.unit, totals.payment_refunded),
+            refundable=self.amount(totals.unit, totals.refundable),
+            payment_refundable=self.amount(payment.unit, totals.payment_refundable),
+        )
+
+    def refund(self, payment: Payment, refund: Refund) -> refund_pb2.Refund:
+        """Return a refund of a payment."""
         completed_at_us = refund.completed_at_us
         return refund_pb2.Refund(
             refund_id=refund.id,
@@ -214,6 +232,20 @@ class Codec:
             tx_id=refund.tx_id,
             created_at=timestamp(refund.created_at_us),
             completed_at=None if completed_at_us is None else timestamp(completed_at_us),
+            reason=refund.reason,
+            payment_amount=self.amount(payment.unit, refund.payment_value),
+        )
+
+    def refunded(self, outcome: CreatedRefund) -> refund_pb2.CreateRefundResponse:
+        """Return the answer to a request for a refund."""
+        refund = outcome.refund
+        return refund_pb2.CreateRefundResponse(
+            payment_id=refund.payment_id,
+            refund_id=refund.id,
+            status=_REFUND[refund.status],
+            tx_id=refund.tx_id,
+            amount=self.amount(refund.unit, refund.value),
+            payment_amount=self.amount(outcome.payment_unit, refund.payment_value),
         )
 
 
@@ -230,16 +262,6 @@ def happened(change: Change) -> payment_pb2.PaymentEvent:
         cause=change.cause,
         at=timestamp(change.at_us),
         request_id=change.request_id or None,
-    )
-
-
-def refunded(refund: Refund) -> refund_pb2.CreateRefundResponse:
-    """A refund that was asked for."""
-    return refund_pb2.CreateRefundResponse(
-        payment_id=refund.payment_id,
-        refund_id=refund.id,
-        status=_REFUND[refund.status],
-        tx_id=refund.tx_id,
     )
 
 
@@ -301,6 +323,15 @@ def collect_data(url: str | None) -> gateway_pb2.CollectData | None:
     if url is None:
         return None
     return gateway_pb2.CollectData(url=url, schema_json=SCHEMA_JSON, fields=_COLLECTED_FIELDS)
+
+
+def refund_request(request: refund_pb2.CreateRefundRequest) -> RefundRequest:
+    """Return what a merchant asks to be refunded."""
+    amount = None
+    if request.HasField("amount"):
+        amount = RequestedRefund(request.amount.unit, request.amount.value)
+    reason = request.reason if request.HasField("reason") else None
+    return RefundRequest(request.payment_id, amount, reason)
 
 
 def new_payment(request: merchant_pb2.CreatePaymentRequest) -> NewPayment:

@@ -35,7 +35,7 @@ class TracedCalls:
     ) -> trace_pb2.TracePaymentResponse:
         """Tells everything about one payment."""
         found = await trace(self._app, request.payment_id)
-        detail = Codec(self._app).detail(found.payment, found.merchant, found.refund)
+        detail = Codec(self._app).detail(found.payment, found.merchant, found.refunds)
         return trace_pb2.TracePaymentResponse(
             payment=detail,
             partner_id=found.payment.partner_id,

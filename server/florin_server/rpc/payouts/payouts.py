@@ -12,6 +12,7 @@ from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.flows.app import App
 from florin_server.flows.payments.watch import watch_payout
 from florin_server.flows.payouts import payouts
+from florin_server.flows.payouts.payouts import PayoutPreview
 from florin_server.rpc.server.timestamps import timestamp
 
 _KIND = {kind: payout_pb2.PayoutKind.Value(f"PAYOUT_KIND_{kind.upper()}") for kind in PayoutKind}
@@ -37,12 +38,23 @@ class PayoutCalls:
         found = await payouts.listed(self._app, all_=request.all)
         return payout_pb2.ListPayoutsResponse(payouts=[_payout(one) for one in found])
 
+    async def PreviewPayout(
+        self, request: payout_pb2.PreviewPayoutRequest, context: Any
+    ) -> payout_pb2.PayoutPreview:
+        """Tells what a payout would send."""
+        amount = int(request.amount) if request.amount else None
+        found = await payouts.preview(self._app, request.merchant_id, request.asset, amount)
+        return _preview(found)
+
     async def CreatePayout(
         self, request: payout_pb2.CreatePayoutRequest, context: Any
     ) -> payout_pb2.Payout:
         """Pays a merchant what it is owed."""
         amount = int(request.amount) if request.amount else None
-        return _payout(await payouts.create(self._app, request.merchant_id, request.asset, amount))
+        made = await payouts.create(
+            self._app, request.merchant_id, request.asset, amount, request.account
+        )
+        return _payout(made)
 
     async def WatchPayout(
         self, request: payout_pb2.WatchPayoutRequest, context: Any
@@ -65,6 +77,23 @@ class PayoutCalls:
         if paid is None:
             raise invalid("outcome", "must tell whether it was paid")
         return _payout(await payouts.resolve(self._app, request.payout_id, paid=paid))
+
+
+def _preview(found: PayoutPreview) -> payout_pb2.PayoutPreview:
+    plan, terms = found.plan, found.terms
+    return payout_pb2.PayoutPreview(
+        merchant_id=plan.merchant.id,
+        merchant_name=plan.merchant.name,
+        live=plan.merchant.live,
+        asset=plan.asset,
+        symbol=terms.symbol if terms else "",
+        decimals=terms.decimals if terms else 0,
+        amount=str(plan.value),
+        owed=str(plan.owed),
+        account=plan.account,
+        fee_payer=found.fee_payer,
+        problem=found.problem,
+    )
 
 
 def _payout(one: Payout) -> payout_pb2.Payout:

@@ -24,7 +24,8 @@ class ReceiptCalls:
         self, request: receipt_pb2.GetReceiptRequest, context: Any
     ) -> receipt_pb2.GetReceiptResponse:
         """Tells what was paid, signed."""
-        found = await signed(self._app, await find(self._app, caller(), request.payment_id))
+        payment = await find(self._app, caller(), request.payment_id)
+        found = await signed(self._app, payment, public=False)
         return receipt_pb2.GetReceiptResponse(
             receipt=found.jws,
             key_id=found.key_id,

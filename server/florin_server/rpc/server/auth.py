@@ -17,7 +17,7 @@ from florin.v1 import access_pb2
 
 from florin_server.domain.accounts.account import ApiKey, Standing, WalletApp
 from florin_server.domain.accounts.credentials import KeyKind, hash_key, parse_key
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import REGISTRY, Code, FlorinError
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.versions import resolve
 from florin_server.flows.app import App, Caller
@@ -32,6 +32,11 @@ _GATEWAY = access_pb2.CALLER_FAMILY_GATEWAY
 _PAYMENTS = access_pb2.CALLER_FAMILY_PAYMENTS
 _SANDBOX = access_pb2.CALLER_FAMILY_SANDBOX
 _OPERATOR = access_pb2.CALLER_FAMILY_OPERATOR
+# the headers that prove callers, where it is not the key alone
+_HEADERS = {
+    _PAYMENTS: "Api-Key and Merchant-Id",
+    _GATEWAY: "App-Id and Client-Id, or Api-Key,",
+}
 
 
 class _Cache(Generic[_T]):
@@ -48,7 +53,7 @@ class _Cache(Generic[_T]):
         if generation != self._generation:
             self._known.clear()
             self._generation = generation
-        now_us = self._app.clock.now_us()
+        now_us = self._app.clock.steady_us()
         entry = self._known.get(key)
         if entry is not None and entry[0] > now_us:
             return entry[1]
@@ -139,12 +144,12 @@ class Authenticator:
         if key:
             return await self._by_key(key)
         if rule.family == _GATEWAY:
-            return await self._by_app(app_id, sent)
+            return await self._by_app(rule, app_id, sent)
         if app_id:
-            raise FlorinError(Code.MISSING_MERCHANT_API_KEY)
+            raise _missing(Code.MISSING_MERCHANT_API_KEY, rule, sent)
         if wcp_profile or sent.get("merchant-id") or sent.get("client-id"):
-            raise FlorinError(Code.MISSING_API_KEY)
-        raise FlorinError(Code.MISSING_AUTH_HEADERS)
+            raise _missing(Code.MISSING_API_KEY, rule, sent)
+        raise _missing(Code.MISSING_AUTH_HEADERS, rule, sent)
 
     async def _by_key(self, text: str) -> _Credential:
         credential = await self._keys.get(text, self._find_key)
@@ -171,12 +176,14 @@ class Authenticator:
             pin = pin or partner.version_pin
         return _Credential(key.live, pin, key=key)
 
-    async def _by_app(self, app_id: str | None, sent: Mapping[str, str]) -> _Credential:
+    async def _by_app(
+        self, rule: access_pb2.AccessRule, app_id: str | None, sent: Mapping[str, str]
+    ) -> _Credential:
         if not app_id:
             missing = Code.MISSING_APP_ID if sent.get("client-id") else Code.MISSING_AUTH_HEADERS
-            raise FlorinError(missing)
+            raise _missing(missing, rule, sent)
         if not sent.get("client-id"):
-            raise FlorinError(Code.MISSING_CLIENT_ID)
+            raise _missing(Code.MISSING_CLIENT_ID, rule, sent)
         credential = await self._apps.get(app_id, self._find_app)
         if credential is None:
             raise FlorinError(Code.INVALID_APP_ID)
@@ -230,6 +237,14 @@ def _scope(rule: access_pb2.AccessRule) -> str:
     if not rule.scope:
         return ""
     return access_pb2.KeyScope.Name(rule.scope).removeprefix("KEY_SCOPE_").lower()
+
+
+def _missing(code: Code, rule: access_pb2.AccessRule, sent: Mapping[str, str]) -> FlorinError:
+    """Return the refusal of a missing header; callers used to `Authorization` learn the names."""
+    if not sent.get("authorization"):
+        return FlorinError(code)
+    wanted = _HEADERS.get(rule.family, "Api-Key")
+    return FlorinError(code, f"{REGISTRY[code].message}: send {wanted} instead of Authorization")
 
 
 def _check_key(rule: access_pb2.AccessRule, key: ApiKey) -> None:

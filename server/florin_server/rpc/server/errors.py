@@ -7,13 +7,16 @@ from typing import Any
 
 import grpc
 from google.protobuf import any_pb2
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.refusals import dependency_down
+from florin_server.domain.refusals import dependency_down, stopping
+from florin_server.feed import FeedClosed
 from florin_server.rpc.server.call import Call
+from florin_server.rpc.server.field_paths import to_proto_path
 from florin_server.rpc.server.methods import Method
 from florin_server.store.engine.query import StoreUnavailable
 
@@ -34,8 +37,8 @@ class TooLate(Exception):  # noqa: N818  (nothing went wrong here)
     """The deadline passed before the work began; nothing was done."""
 
 
-def status_of(error: FlorinError) -> status_pb2.Status:
-    """The status that tells an error."""
+def status_of(error: FlorinError, request: Descriptor | None = None) -> status_pb2.Status:
+    """The status that tells an error; members are named as in the `request`, if that is known."""
     status = status_pb2.Status(code=code_pb2.Code.Value(error.grpc), message=error.message)
     info = error_details_pb2.ErrorInfo(
         reason=error.code.upper(),
@@ -45,7 +48,10 @@ def status_of(error: FlorinError) -> status_pb2.Status:
     _attach(status, info)
     if error.issues:
         violations = [
-            error_details_pb2.BadRequest.FieldViolation(field=i.field, description=i.message)
+            error_details_pb2.BadRequest.FieldViolation(
+                field=to_proto_path(request, i.field) if request else i.field,
+                description=i.message,
+            )
             for i in error.issues
         ]
         _attach(status, error_details_pb2.BadRequest(field_violations=violations))
@@ -80,6 +86,8 @@ def to_status(error: Exception, method: Method, call: Call) -> status_pb2.Status
         return _fault_status(error.args[0])
     if isinstance(error, TooLate):
         return status_pb2.Status(code=code_pb2.DEADLINE_EXCEEDED, message="Deadline exceeded")
+    if isinstance(error, FeedClosed):
+        return status_of(stopping(error.version))
     if isinstance(error, StoreUnavailable):
         _log.error("%s: %s, request %s", method.name, error, call.request_id)
         error = dependency_down(wcp_profile=False)
@@ -88,7 +96,7 @@ def to_status(error: Exception, method: Method, call: Call) -> status_pb2.Status
         error = FlorinError(Code.INTERNAL_ERROR)
     if error.http == _UNAVAILABLE and method.relays and call.caller.wcp_profile:
         error = dependency_down(wcp_profile=True)
-    return status_of(error)
+    return status_of(error, method.request)
 
 
 def _fault_status(payload: Any) -> status_pb2.Status:

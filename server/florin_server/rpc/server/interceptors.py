@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -32,6 +33,8 @@ from florin_server.rpc.server.errors import GATEWAY_FAULT, GatewayFault, TooLate
 from florin_server.rpc.server.idempotency import Guards, key_of
 from florin_server.rpc.server.methods import Method, methods_of
 from florin_server.rpc.server.open_services import OpenServices, is_open
+from florin_server.rpc.server.open_streams import OpenStream, OpenStreams
+from florin_server.rpc.server.unreadable import Unreadable, lenient
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +76,7 @@ class Gate(grpc.aio.ServerInterceptor):
         self.services = tuple(services)
         self._methods = methods_of(self.services)
         self._guarded: dict[str, tuple[_Handler, _Handler]] = {}
+        self._streams = OpenStreams(app.accounts)
         self._mutations: set[asyncio.Future[Any]] = set()
 
     async def intercept_service(
@@ -107,13 +111,13 @@ class Gate(grpc.aio.ServerInterceptor):
             stream = self._stream(method, handler.unary_stream)
             return grpc.unary_stream_rpc_method_handler(
                 observed.stream(method, stream, observe) if observe else stream,
-                request_deserializer=handler.request_deserializer,
+                request_deserializer=lenient(handler.request_deserializer),
                 response_serializer=handler.response_serializer,
             )
         unary = self._unary(method, handler.unary_unary)
         return grpc.unary_unary_rpc_method_handler(
             observed.unary(method, unary, observe) if observe else unary,
-            request_deserializer=handler.request_deserializer,
+            request_deserializer=lenient(handler.request_deserializer),
             response_serializer=handler.response_serializer,
         )
 
@@ -141,16 +145,11 @@ class Gate(grpc.aio.ServerInterceptor):
             entries = context.invocation_metadata()
             call = self._call(entries)
             call.say = lambda: context.send_initial_metadata(call.trailing())
-            known = self._app.accounts.generation
             try:
                 await self._admit(method, entries, request, call, context)
                 self._hold(request, call, context)
                 CALL.set(call)
-                async for response in inner(request, context):
-                    if known != self._app.accounts.generation:
-                        # a key that is revoked, or may do less, is told nothing more
-                        known = self._app.accounts.generation
-                        await self._again(method, entries, context)
+                async for response in self._read(method, entries, context, inner(request, context)):
                     await call.take_up()
                     yield response
                 await call.take_up()
@@ -161,6 +160,31 @@ class Gate(grpc.aio.ServerInterceptor):
                 context.set_trailing_metadata(call.trailing())
 
         return answer
+
+    async def _read(
+        self, method: Method, entries: Any, context: _Context, messages: AsyncIterator[Any]
+    ) -> AsyncIterator[Any]:
+        """Yield the messages of a stream until its caller would not be admitted any more."""
+        sent = metadata.read(entries)
+        network = network_of(self._peer_of(entries, context.peer()))
+        known = self._app.accounts.generation
+
+        async def prove() -> None:
+            await self._auth.caller(method.rule, sent, network)
+
+        proves = {key: text for key, text in sent.items() if key not in metadata.PROVE_NOTHING}
+        stream = OpenStream((method.name, *sorted(proves.items())), prove)
+        self._streams.add(stream)
+        try:
+            async with aclosing(stream.read(messages)) as reading:
+                async for message in reading:
+                    if known != self._app.accounts.generation:
+                        # a key that is revoked, or may do less, is told nothing more
+                        known = self._app.accounts.generation
+                        await prove()
+                    yield message
+        finally:
+            self._streams.discard(stream)
 
     def _hold(self, request: Any, call: Call, context: Any) -> None:
         """Counts a held answer until its call is over, however that ends."""
@@ -215,6 +239,7 @@ class Gate(grpc.aio.ServerInterceptor):
 
     async def drain(self) -> None:
         """Returns when every mutation under way has ended."""
+        await self._streams.close()
         if self._mutations:
             await asyncio.wait(set(self._mutations))
 
@@ -232,6 +257,8 @@ class Gate(grpc.aio.ServerInterceptor):
         peer = self._peer_of(entries, context.peer())
         call.caller = caller = await self._caller(method, sent, peer)
         self._count(call)
+        if isinstance(request, Unreadable):
+            raise request.refusal
         key = None
         if method.rule.idempotency:
             key = key_of(method, caller, sent.get("idempotency-key"), request)
@@ -241,11 +268,6 @@ class Gate(grpc.aio.ServerInterceptor):
         if fault is not None:
             raise GatewayFault(fault)
         method.validate(request)
-
-    async def _again(self, method: Method, entries: Any, context: _Context) -> None:
-        """FlorinError if a call that was admitted would not be now."""
-        peer = self._peer_of(entries, context.peer())
-        await self._caller(method, metadata.read(entries), peer)
 
     async def _caller(self, method: Method, sent: Any, peer: str) -> Caller:
         try:

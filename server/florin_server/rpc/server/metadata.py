@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.versions import DEPLOYED_SDK
 
 # everything else is ignored
 KNOWN = frozenset(
@@ -24,6 +25,10 @@ KNOWN = frozenset(
         "request-id",
         "authorization",
     )
+)
+# nothing about the caller's rights follows from these, and callers may choose them freely
+PROVE_NOTHING = frozenset(
+    ("sdk-name", "sdk-version", "sdk-platform", "idempotency-key", "request-id")
 )
 # versions keep their empty value: an empty selector is malformed, not absent
 _KEPT_EMPTY = frozenset({"pay-version", "wcp-version"})
@@ -61,5 +66,10 @@ def request_id(entries: Any) -> str | None:
 
 
 def wcp_profile(sent: Mapping[str, str]) -> bool:
-    """True if the caller speaks the deployed wire profile; header names alone decide it."""
-    return "wcp-version" in sent and "pay-version" not in sent
+    """Return whether the caller speaks the deployed wire profile.
+
+    Names of version headers decide; without any, the name of an SDK that sends none.
+    """
+    if "pay-version" in sent or "wcp-version" in sent:
+        return "pay-version" not in sent
+    return sent.get("sdk-name", "").lower() == DEPLOYED_SDK

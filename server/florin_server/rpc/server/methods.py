@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from florin.v1 import access_pb2
-from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import Descriptor, MethodDescriptor, ServiceDescriptor
 
 from florin_server.rpc.server.validate import Validator
 
@@ -23,6 +23,7 @@ class Method:
 
     name: str
     short_name: str  # without its package
+    request: Descriptor
     rule: access_pb2.AccessRule
     validate: Validator
     mutates: bool
@@ -54,6 +55,7 @@ def _method(method: MethodDescriptor) -> Method:
     return Method(
         name=method.full_name,
         short_name=f"{method.containing_service.name}.{method.name}",
+        request=method.input_type,
         rule=rule,
         validate=Validator.of(method),
         # the operator's calls have no scope, and most of them change something

@@ -11,6 +11,7 @@ from florin_server.domain.addresses import network_of
 from florin_server.domain.errors import FlorinError
 from florin_server.flows.limits.limits import Limits
 from florin_server.rpc.server.errors import abort, status_of
+from florin_server.rpc.server.unreadable import Unreadable, lenient
 
 _NAMES = (
     "grpc.health.v1.Health",
@@ -38,7 +39,7 @@ class OpenServices:
     def around(self, handler: Any) -> Any:
         """A handler that does the same, as often as its caller may ask for it."""
         given = {
-            "request_deserializer": handler.request_deserializer,
+            "request_deserializer": lenient(handler.request_deserializer),
             "response_serializer": handler.response_serializer,
         }
         if handler.unary_unary:
@@ -50,6 +51,7 @@ class OpenServices:
     def _unary(self, inner: Any) -> Any:
         async def answer(request: Any, context: Any) -> Any:
             await self._count(context)
+            await _check(request, context)
             return await inner(request, context)
 
         return answer
@@ -57,6 +59,7 @@ class OpenServices:
     def _watch(self, inner: Any) -> Any:
         async def watch(request: Any, context: Any) -> None:
             await self._hold(context)
+            await _check(request, context)
             await inner(request, context)
 
         return watch
@@ -65,6 +68,7 @@ class OpenServices:
         async def counted(requests: Any, context: Any) -> AsyncIterator[Any]:
             async for request in requests:
                 await self._count(context)
+                await _check(request, context)
                 yield request
 
         async def talk(requests: Any, context: Any) -> AsyncIterator[Any]:
@@ -91,3 +95,9 @@ class OpenServices:
 
     def _network(self, context: Any) -> str:
         return network_of(self._peer_of(context.invocation_metadata(), context.peer()))
+
+
+async def _check(request: Any, context: Any) -> None:
+    """Ends a call whose bytes are no message."""
+    if isinstance(request, Unreadable):
+        await abort(context, status_of(request.refusal), ())

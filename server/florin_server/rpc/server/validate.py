@@ -11,13 +11,21 @@ from gateway_options.v1 import json_pb2
 from google.api import annotations_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from florin_server.domain.errors import Code, FlorinError, Issue, invalid_members
+from florin_server.domain.text import find_unsafe, has_unsafe
 
 _Check = Callable[[Any, str], Iterator[Issue]]
 _ValueCheck = Callable[[Any], str | None]
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# unknown fields that a refusal names
+_UNKNOWN_MAX = 20
+_CONTROL = "has control characters"
 _VARIABLE = re.compile(r"\{(\w+)")
+# what a value has to look like, for patterns that callers are known to miss
+_FORMS = {
+    "0|[1-9][0-9]{0,77}": 'must be a whole number of minor units as a string: "1250" for 12.50 USD'
+}
 
 
 class Validator:
@@ -29,6 +37,8 @@ class Validator:
     def __init__(self, descriptor: Descriptor, parameters: frozenset[str] = frozenset()) -> None:
         fields = list(descriptor.fields)
         self._body = list(_field_checks([f for f in fields if f.name not in parameters]))
+        if _is_strict(descriptor):
+            self._body.insert(0, _check_unknown)
         self._parameters = list(_field_checks([f for f in fields if f.name in parameters]))
 
     @classmethod
@@ -62,7 +72,20 @@ def _parameters_of(method: MethodDescriptor) -> frozenset[str]:
 
 
 def _message_checks(descriptor: Descriptor) -> Iterator[_Check]:
-    return _field_checks(list(descriptor.fields))
+    if _is_strict(descriptor):
+        yield _check_unknown
+    yield from _field_checks(list(descriptor.fields))
+
+
+def _is_strict(descriptor: Descriptor) -> bool:
+    return bool(descriptor.GetOptions().Extensions[json_pb2.message].strict)
+
+
+def _check_unknown(message: Message, path: str) -> Iterator[Issue]:
+    """Refuse fields that a caller of a newer version sends and that would not be heeded."""
+    unknown = UnknownFieldSet(message)
+    for index in range(min(len(unknown), _UNKNOWN_MAX)):
+        yield Issue(f"{path}{unknown[index].field_number}", "is an unknown field")
 
 
 def _field_checks(fields: list[FieldDescriptor]) -> Iterator[_Check]:
@@ -153,12 +176,17 @@ def _first(checks: list[_ValueCheck], value: Any) -> str | None:
 
 
 def _not_json(text: str) -> str | None:
-    """Over REST the gateway wrote the text; over gRPC callers forget the quotes of a string."""
+    """Over REST the gateway wrote the text; over gRPC callers forget the quotes of a string.
+
+    Characters that JSON escapes are refused as well: what is stored and shown is the text.
+    """
     try:
-        orjson.loads(text)
+        value = orjson.loads(text)
     except orjson.JSONDecodeError:
         return r'must be JSON text, in which a string has its quotes: "\"0x12ab\""'
-    return None
+    if (place := find_unsafe(value)) is None:
+        return None
+    return f"has control characters in {place}" if place else _CONTROL
 
 
 def _value_checks(field: FieldDescriptor, rule: json_pb2.FieldRule) -> Iterator[_ValueCheck]:
@@ -168,11 +196,15 @@ def _value_checks(field: FieldDescriptor, rule: json_pb2.FieldRule) -> Iterator[
         yield lambda text: f"must have at most {high} characters" if len(text) > high else None
     if rule.pattern:
         pattern = re.compile(rule.pattern)
-        yield lambda text: None if pattern.fullmatch(text) else "has the wrong form"
+        wrong = _FORMS.get(rule.pattern, f"has the wrong form: must match {rule.pattern}")
+        yield lambda text: None if pattern.fullmatch(text) else wrong
     if rule.json_text == json_pb2.JSON_TEXT_VALUE:
         yield _not_json
     if rule.no_control:
-        yield lambda text: "has control characters" if _CONTROL.search(text) else None
+        yield lambda text: _CONTROL if has_unsafe(text) else None
+    elif field.type == FieldDescriptor.TYPE_STRING:
+        # no text holds it, and PostgreSQL stores none that does
+        yield lambda text: "has a NUL character" if "\0" in text else None
     if rule.HasField("minimum"):
         least = rule.minimum
         yield lambda number: f"must be at least {least}" if number < least else None

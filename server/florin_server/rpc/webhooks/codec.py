@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from florin.v1 import webhook_pb2
+from florin.v1 import money_pb2, payment_pb2, refund_pb2, webhook_pb2
 
-from florin_server.domain.webhooks.endpoint import Attempt, Endpoint
-from florin_server.domain.webhooks.past import Past
+from florin_server.domain.caip import parse_asset
+from florin_server.domain.payments.payment import Refund, RefundStatus, Status
+from florin_server.domain.webhooks.endpoint import FORMAT, Attempt, Endpoint
 from florin_server.domain.webhooks.signing import event_id
+from florin_server.domain.webhooks.snapshot import FeeTerms, PaymentSnapshot
 from florin_server.flows.webhooks import replays
 from florin_server.flows.webhooks.endpoints import Told, Wanted
 from florin_server.flows.webhooks.take import Receipt, Taken
-from florin_server.rpc.payments.codec import Codec
 from florin_server.rpc.server.timestamps import microseconds, timestamp
+
+_STATUS = {s: payment_pb2.PaymentStatus.Value(f"PAYMENT_STATUS_{s.upper()}") for s in Status}
+_REFUND_STATUS = {
+    s: refund_pb2.RefundStatus.Value(f"REFUND_STATUS_{s.upper()}") for s in RefundStatus
+}
 
 
 def created(request: webhook_pb2.CreateWebhookEndpointRequest) -> Wanted:
@@ -111,11 +117,109 @@ def taken(one: Taken) -> webhook_pb2.TakenWebhook:
     )
 
 
-def event(answers: Codec, past: Past) -> webhook_pb2.WebhookEvent:
-    """What an endpoint is told."""
+def event(snapshot: PaymentSnapshot) -> webhook_pb2.WebhookEvent:
+    """Return the body of a webhook."""
     return webhook_pb2.WebhookEvent(
-        type=past.event_type,
-        timestamp=timestamp(past.at_us),
-        api_version=past.api_version,
-        data=answers.detail(past.payment, past.merchant, past.refund),
+        id=event_id(snapshot.payment.id, snapshot.place),
+        type=snapshot.event_type,
+        api_version=FORMAT,
+        created_at=timestamp(snapshot.at_us),
+        payment=_payment(snapshot),
     )
+
+
+def _payment(snapshot: PaymentSnapshot) -> webhook_pb2.WebhookPayment:
+    payment, status, ended_us = snapshot.payment, snapshot.status, snapshot.ended_at_us
+    message = webhook_pb2.WebhookPayment(
+        payment_id=payment.id,
+        merchant_id=payment.merchant_id,
+        live=payment.live,
+        payment_state_version=snapshot.place,
+        reference_id=payment.reference_id,
+        status=_STATUS[status],
+        is_final=status.is_final,
+        amount=_amount(payment.unit, payment.value),
+        created_at=timestamp(payment.created_at_us),
+        expires_at=timestamp(payment.expires_at * 1_000_000),
+        processing=_processing(snapshot),
+        refunds=[_refund(refund) for refund in snapshot.refunds],
+    )
+    if ended_us is not None:
+        at = timestamp(ended_us)
+        if status is Status.SUCCEEDED:
+            message.success.MergeFrom(
+                webhook_pb2.WebhookSuccess(succeeded_at=at, tx_id=payment.tx_id)
+            )
+        elif status is Status.FAILED:
+            reason = payment.failure_code or payment.failure_detail
+            message.failed.MergeFrom(
+                webhook_pb2.WebhookFailure(failed_at=at, failure_reason=reason)
+            )
+        elif status is Status.CANCELLED:
+            message.cancelled.MergeFrom(
+                webhook_pb2.WebhookCancellation(
+                    cancelled_at=at, cancellation_reason=payment.cancelled_reason
+                )
+            )
+        else:
+            message.expired.MergeFrom(webhook_pb2.WebhookExpiry(expired_at=at))
+    if (settlement := snapshot.settlement) is not None:
+        message.settled.MergeFrom(
+            webhook_pb2.WebhookSettlement(
+                settled_at=timestamp(settlement.at_us),
+                tx_id=settlement.tx_id,
+                amount=_amount(settlement.unit, settlement.value),
+            )
+        )
+    return message
+
+
+def _processing(snapshot: PaymentSnapshot) -> webhook_pb2.WebhookProcessing | None:
+    amount = snapshot.option_amount
+    if snapshot.processing_at_us is None or amount is None:
+        return None
+    unit = amount.unit
+    return webhook_pb2.WebhookProcessing(
+        processing_at=timestamp(snapshot.processing_at_us),
+        option_amount=_amount(unit, amount.value),
+        fee=_fee(unit, snapshot.fee),
+        settlement_amount=_amount(unit, snapshot.net_value),
+        buyer_caip10=snapshot.payment.payer,
+        chain_caip2=_chain_of(unit),
+    )
+
+
+def _fee(unit: str, fee: FeeTerms | None) -> webhook_pb2.WebhookFee | None:
+    if fee is None:
+        return None
+    numerator, denominator = fee.fraction
+    return webhook_pb2.WebhookFee(
+        kind="base_plus_percent",
+        base_amount=_amount(unit, fee.base),
+        percent=webhook_pb2.WebhookFraction(numerator=str(numerator), denominator=str(denominator)),
+        percent_amount=_amount(unit, fee.percent),
+        total_amount=_amount(unit, fee.total),
+    )
+
+
+def _refund(refund: Refund) -> webhook_pb2.WebhookRefund:
+    done_us = refund.completed_at_us
+    return webhook_pb2.WebhookRefund(
+        refund_id=refund.id,
+        status=_REFUND_STATUS[refund.status],
+        amount=_amount(refund.unit, refund.value),
+        tx_id=refund.tx_id,
+        created_at=timestamp(refund.created_at_us),
+        completed_at=None if done_us is None else timestamp(done_us),
+        reason=refund.reason,
+    )
+
+
+def _amount(unit: str, value: int) -> money_pb2.AmountValue:
+    return money_pb2.AmountValue(unit=unit, value=str(value))
+
+
+def _chain_of(unit: str) -> str:
+    """Return the chain of a unit; empty for a currency, in which nothing is paid on a chain."""
+    kind, _, asset = unit.partition("/")
+    return str(parse_asset(asset).chain) if kind == "caip19" else ""

@@ -16,7 +16,7 @@ from florin_server.rpc.webhooks import codec
 def _by() -> By:
     """Who calls; their version is what a new endpoint is pinned to."""
     one = caller()
-    return By(one.partner, one.live, one.version, one.standing)
+    return By(one.partner, one.live, one.standing)
 
 
 class WebhookServicer(webhook_service_pb2_grpc.WebhookServiceServicer):

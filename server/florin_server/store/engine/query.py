@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Se
 from dataclasses import fields
 from functools import cache, cached_property, wraps
 from operator import attrgetter, itemgetter
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 from sqlalchemy import Column, ColumnElement, Dialect, Select, Table, or_
 from sqlalchemy import types as sqltypes
@@ -38,11 +38,18 @@ POSTGRESQL: Dialect = asyncpg.dialect()  # type: ignore[no-untyped-call]
 
 
 class StoreError(Exception):
-    """The store could not do what it was asked; nothing of it was kept."""
+    """The store could not do what it was asked; nothing of it was kept.
+
+    `passes` tells that this is a state of the world, which passes, and no fault of what was asked.
+    """
+
+    passes: ClassVar[bool] = False
 
 
 class StoreUnavailable(StoreError):  # noqa: N818  (a state of the world, not a mistake)
     """The store does not work at the moment: its disk, its memory, or it is being closed."""
+
+    passes = True
 
 
 class Query(NamedTuple):

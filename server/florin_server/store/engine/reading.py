@@ -14,8 +14,18 @@ from florin_server.store.engine.sqlite import Connection, to_store_error
 class Reader(Protocol):
     """What reads a store beside the service that has it."""
 
+    @property
+    def engine(self) -> str:
+        """Name and version of what the store is on."""
+
     def read(self, op: Operation[T]) -> T:
         """Runs an operation on what is committed."""
+
+    def time_us(self) -> int | None:
+        """Return the time of the server that has the store, in microseconds since the Unix epoch.
+
+        None where no other machine has it.
+        """
 
     def close(self) -> None:
         """Lets go of the store."""
@@ -32,7 +42,8 @@ class Reading:
         if not path.exists():
             raise StoreError(f"there is no store at {path}: `florin up` makes one")
         schema.require(path)
-        self._connection = Connection(path, writes=False)
+        self.engine = f"SQLite {sqlite3.sqlite_version}"
+        self._connection = Connection(path, writes=False, waits=True)
 
     def read(self, op: Operation[T]) -> T:
         """Runs an operation on what is committed."""
@@ -43,6 +54,9 @@ class Reading:
             raise to_store_error(error) from error
         finally:
             self._connection.give_up()
+
+    def time_us(self) -> None:
+        """Return None: the file's time is this machine's."""
 
     def close(self) -> None:
         """Lets go of the file."""

@@ -14,7 +14,7 @@ from florin_server.store.engine.query import SQLITE, StoreError
 from florin_server.store.tables.tables import METADATA
 
 # the newest migration; written into a new file, which then needs none
-HEAD = "v0020"
+HEAD = "v0024"
 STAMP = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
@@ -43,18 +43,20 @@ def prepare(path: Path) -> None:
 
 def require(path: Path) -> None:
     """StoreError, with what to do, for a file that would have to be made or migrated first."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as raw:
         found = version(raw)
     if found != HEAD:
         raise not_present(str(path), found)
 
 
 def not_present(store: str, version: str | None) -> StoreError:
-    """Why a store cannot be read as it is."""
-    return StoreError(
-        f"{store} has schema {version or 'none'}, and this Florin reads {HEAD}: the newer of the"
-        " two has to read it, and `florin up` brings an older store up to date"
-    )
+    """Return why a store cannot be read as it is, with what to do."""
+    if version is None:
+        return StoreError(f"{store} has no tables yet: the first start of Florin makes them")
+    found = f"{store} has schema {version}, and this Florin reads {HEAD}"
+    if version > HEAD:
+        return StoreError(f"{found}: a newer Florin wrote it, use that release")
+    return StoreError(f"{found}: a migration is due, run `florin migrate` (back up before)")
 
 
 @cache

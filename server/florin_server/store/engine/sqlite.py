@@ -47,6 +47,8 @@ _PASSING = frozenset(
 class StoreLocked(StoreError):  # noqa: N818  (a state of the world, not a mistake)
     """Another process has the store open."""
 
+    passes = True
+
 
 class _ExactSum:
     def __init__(self) -> None:
@@ -66,9 +68,12 @@ def _fold_case(text: str | None) -> str | None:
 
 
 class Connection:
-    """A connection; the one that writes is the only one that checkpoints."""
+    """A connection; the one that writes is the only one that checkpoints.
 
-    def __init__(self, path: Path, *, writes: bool) -> None:
+    One of the event loop `waits` for no lock: SQLite would sleep in the loop's thread.
+    """
+
+    def __init__(self, path: Path, *, writes: bool, waits: bool = False) -> None:
         self._raw = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
         )
@@ -82,6 +87,8 @@ class Connection:
         else:
             self._raw.execute("PRAGMA query_only=ON")
             self._raw.execute("PRAGMA wal_autocheckpoint=0")
+        if not waits:
+            self._raw.execute("PRAGMA busy_timeout=0")
         self.command = self._raw.execute
         self.close = self._raw.close
 
@@ -127,6 +134,12 @@ class Connection:
         """Rolls back what is open."""
         with suppress(sqlite3.Error):
             self.command("ROLLBACK")
+
+
+def is_locked(error: BaseException) -> bool:
+    """Return whether another process has a lock that was needed; nothing was done then."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return isinstance(error, sqlite3.Error) and code & _PRIMARY == sqlite3.SQLITE_BUSY
 
 
 def to_store_error(error: Exception) -> Exception:

@@ -10,9 +10,9 @@ from typing import Any
 
 from florin_server.store.engine import schema
 from florin_server.store.engine.query import Operation, StoreUnavailable, T, run
-from florin_server.store.engine.sqlite import Connection, FileLock, to_store_error
+from florin_server.store.engine.sqlite import Connection, FileLock, is_locked, to_store_error
 from florin_server.store.engine.store import MORE, Fault, Store
-from florin_server.store.engine.writer import Writer
+from florin_server.store.engine.writer import LOCKED_S, LOOK_AGAIN_S, Writer
 from florin_server.store.payments.cache import PaymentCache
 
 # a long read lets others have the event loop after so long
@@ -55,6 +55,11 @@ class SqliteStore(Store):
             raise
 
     @property
+    def place(self) -> str:
+        """The path of the file."""
+        return str(self._path)
+
+    @property
     def exclusive(self) -> bool:
         """True: the file is locked."""
         return True
@@ -67,6 +72,16 @@ class SqliteStore(Store):
         """
         if self._closed:
             raise StoreUnavailable("the store is closed")
+        until = time.monotonic() + LOCKED_S
+        while True:
+            try:
+                return await self._read(op)
+            except sqlite3.Error as error:
+                if not is_locked(error) or time.monotonic() > until:
+                    raise to_store_error(error) from error
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _read(self, op: Operation[T]) -> T:
         connection = self._readers.pop() if self._readers else Connection(self._path, writes=False)
         try:
             if self._asks_once(op):
@@ -79,8 +94,6 @@ class SqliteStore(Store):
                 return await _unhurried(op, connection)
             finally:
                 connection.give_up()
-        except sqlite3.Error as error:
-            raise to_store_error(error) from error
         finally:
             self._release(connection)
 
@@ -96,6 +109,16 @@ class SqliteStore(Store):
             connection.close()
         else:
             self._readers.append(connection)
+
+    async def probe(self) -> None:
+        """Read from the file, without a transaction."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        try:
+            self._connection.command("SELECT version_num FROM alembic_version")
+        except sqlite3.Error as error:
+            if not is_locked(error):
+                raise to_store_error(error) from error
 
     async def filled(self) -> None:
         """Does nothing: SQLite plans by the indexes that there are."""
@@ -113,7 +136,7 @@ class SqliteStore(Store):
 
 
 def _survey(path: Path, op: Operation[T]) -> T:
-    connection = Connection(path, writes=False)
+    connection = Connection(path, writes=False, waits=True)
     try:
         connection.command("BEGIN")
         return run(op, connection.query)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import CodeType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from florin_server.store.engine.notices import Notices
 from florin_server.store.engine.query import Operation, T
 from florin_server.store.payments.cache import PaymentCache
 from florin_server.store.payments.reader import PaymentReader
 
-__all__ = ["Fault", "Store"]
+__all__ = ["Fault", "PoolUse", "Store"]
 
 # what an operation came to that wants to know more than one question
 MORE: Final[Any] = object()
 
 # called with the name of a durable step: "op" (an operation has run), "commit" (a group is about to
-# be committed), "committed" (it is on disk, its callers do not know yet)
+# be committed), "committed" (it is on disk, its callers do not know yet), "retry" (an operation is
+# begun anew)
 Fault: TypeAlias = Callable[[str], None]
 
 
@@ -36,6 +37,14 @@ class Writes(Protocol):
 
     def submit(self, op: Operation[T]) -> asyncio.Future[T]:
         """Queues an operation; the future is done once its commit is on disk."""
+
+
+class PoolUse(NamedTuple):
+    """How many connections of a kind are in use, may be, and how many callers wait for one."""
+
+    in_use: int
+    size: int
+    waiting: int
 
 
 class Store(ABC):
@@ -57,6 +66,11 @@ class Store(ABC):
 
     @property
     @abstractmethod
+    def place(self) -> str:
+        """Where the store is, for people; never with a password."""
+
+    @property
+    @abstractmethod
     def exclusive(self) -> bool:
         """No other process has this store: leases of former ones may be taken over at once."""
 
@@ -64,6 +78,33 @@ class Store(ABC):
     def notices(self) -> Notices | None:
         """How processes that have it tell each other something; None if they cannot."""
         return None
+
+    async def time_us(self) -> int | None:
+        """Return the time by the server's own clock, in microseconds since the Unix epoch.
+
+        None where no other machine has the store: its time is this machine's.
+        """
+        return None
+
+    @abstractmethod
+    async def probe(self) -> None:
+        """Return once the store has answered; StoreUnavailable if it does not.
+
+        However busy it is: a caller that waits for others says nothing about the store.
+        """
+
+    @property
+    def identity(self) -> str:
+        """Which server, on which timeline, took the newest connection that writes.
+
+        Empty where no other server can take over, or where the engine has no such numbers.
+        """
+        return ""
+
+    @property
+    def pools(self) -> Mapping[str, PoolUse]:
+        """How connections to a server are used, by kind; none where there is no server."""
+        return {}
 
     @property
     def busy(self) -> bool:

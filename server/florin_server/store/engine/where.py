@@ -22,7 +22,14 @@ class Database:
     notify: bool = True
 
     def __str__(self) -> str:
-        found = urlsplit(self.dsn)
-        host = found.hostname or "a socket"
-        port = "" if found.port is None else f":{found.port}"
-        return f"PostgreSQL at {host}{port}, database {found.path[1:] or 'of the user'}"
+        hosts = hosts_of(self.dsn)
+        named = ", ".join(f"{host}{'' if port is None else f':{port}'}" for host, port in hosts)
+        path = urlsplit(self.dsn).path[1:]
+        return f"PostgreSQL at {named or 'a socket'}, database {path or 'of the user'}"
+
+
+def hosts_of(dsn: str) -> list[tuple[str, int | None]]:
+    """Return the hosts that an address names, in order; ValueError if a port is none."""
+    listed = urlsplit(dsn).netloc.rpartition("@")[2]
+    parts = [urlsplit(f"//{part}") for part in listed.split(",")]
+    return [(part.hostname, part.port) for part in parts if part.hostname]

@@ -9,6 +9,7 @@ asked for during a commit becomes the next group.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -18,13 +19,18 @@ from typing import Any
 
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.store.engine.query import Operation, StoreUnavailable, T
-from florin_server.store.engine.sqlite import Connection, Outcome
+from florin_server.store.engine.sqlite import Connection, Outcome, is_locked
 from florin_server.store.engine.store import Fault
+
+logger = logging.getLogger(__name__)
 
 # a group holds the event loop for about so long at most, whatever its operations do
 _HOLD_S = 0.005
 # the loop waits so long for a commit, about as long as a fast disk needs, then looks again
 _LEND_S, _PAUSE_S, _LEND_AGAIN_S = 0.001, 0.001, 0.0002
+# a lock of another process is waited for so long, by looking again: SQLite's own wait would sleep
+# in the thread of the loop
+LOCKED_S, LOOK_AGAIN_S = 5.0, 0.02
 # more than this means that the disk is seconds behind: better refused than answered too late
 _QUEUE = 20_000
 
@@ -45,6 +51,8 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._jobs: deque[_Job] = deque()
         self._group: list[tuple[asyncio.Future[Any], Outcome]] = []
+        self._locked_at: float | None = None
+        self._refuses = False
         self._busy = False  # a group is about to run, or is being committed
         self._idle = asyncio.Event()
         self._idle.set()
@@ -91,16 +99,36 @@ class Writer:
     def _run(self) -> None:
         try:
             self._connection.command("BEGIN IMMEDIATE")
+            self._locked_at, self._refuses = None, False
             until = time.monotonic() + _HOLD_S
             while self._jobs:
                 self._run_one(*self._jobs.popleft())
                 if time.monotonic() > until:
                     break
         except Exception as error:  # noqa: BLE001  (whoever waits has to be told)
-            self._committed(error)
+            if is_locked(error) and not self._group:
+                self._wait_for_lock(error)
+            else:
+                self._committed(error)
             return
         self._commits.put(True)
         self._lend(_LEND_S)
+
+    def _wait_for_lock(self, error: Exception) -> None:
+        """Look again later; once the lock was held for too long, refuse what is queued."""
+        now = time.monotonic()
+        if self._locked_at is None:
+            self._locked_at = now
+        if now - self._locked_at < LOCKED_S:
+            self._loop.call_later(LOOK_AGAIN_S, self._run)
+            return
+        # later calls try once, and are refused at once while it lasts
+        self._group = [(future, _UNKNOWN) for _, future in self._jobs]
+        self._jobs.clear()
+        if not self._refuses:
+            logger.warning("another process holds the write lock of the store: end that process")
+            self._refuses = True
+        self._committed(error)
 
     def _run_one(self, op: Operation[Any], future: asyncio.Future[Any]) -> None:
         if future.cancelled():

@@ -13,7 +13,7 @@ from florin_server.store.engine.query import Op, Row, Statement, any_of, operati
 from florin_server.store.exports.roots import Source
 from florin_server.store.exports.scan import last_of, range_of
 from florin_server.store.exports.watched import watched
-from florin_server.store.tables.tables import payout, refund
+from florin_server.store.tables.tables import payment, payout, refund
 
 
 def _payouts() -> Select[Row]:
@@ -43,11 +43,14 @@ def _refunds() -> Select[Row]:
         refund.c.status,
         refund.c.unit,
         refund.c.value,
+        payment.c.unit,
+        refund.c.payment_value,
+        refund.c.reason,
         refund.c.account,
         refund.c.tx_id,
         refund.c.created_at_us,
         refund.c.completed_at_us,
-    )
+    ).join_from(refund, payment, payment.c.id == refund.c.payment_id)
 
 
 _LAST_PAYOUT = last_of(payout.c.id)
@@ -104,10 +107,10 @@ def _of_payouts(rows: list[Row]) -> Op[list[Root]]:
 
 
 def _of_refunds(rows: list[Row]) -> Op[list[Root]]:
-    blocks = yield from watched([(row[3].split("/")[1], row[6]) for row in rows if row[6]])
+    blocks = yield from watched([(row[3].split("/")[1], row[9]) for row in rows if row[9]])
     over = (RefundStatus.SUCCEEDED, RefundStatus.FAILED)
     return [
-        Root(row[0], row[7], row[2] in over and row[6] not in blocks, [("refunds", row)])
+        Root(row[0], row[10], row[2] in over and row[9] not in blocks, [("refunds", row)])
         for row in rows
     ]
 

@@ -22,6 +22,8 @@ class Kind(StrEnum):
     SCREENING = "screening"
     # which of them are paused
     EXECUTORS = "executors"
+    # which items are set aside
+    QUARANTINE = "quarantine"
 
 
 _BUMP = Statement(

@@ -58,13 +58,24 @@ def _total(side: str) -> Select[tuple[int]]:
     )
 
 
+def _totals(side: str) -> Select[tuple[str, int]]:
+    account = ledger_transfer.c[side]
+    return (
+        select(account, exact_sum(ledger_transfer.c.amount))
+        .where(any_of(account, "accounts"), ledger_transfer.c.asset == param("asset"))
+        .group_by(account)
+    )
+
+
+_DEBITS_BY_ACCOUNT = Statement(_totals("debit"))
+_CREDITS_BY_ACCOUNT = Statement(_totals("credit"))
 _DEBITS = Statement(_total("debit"))
 _CREDITS = Statement(_total("credit"))
 _BOOKED = Statement(
     select(ledger_journal.c.idem_key).where(any_of(ledger_journal.c.idem_key, "keys"))
 )
 _JOURNALS = Statement(
-    select(ledger_journal.c.idem_key)
+    select(ledger_journal.c.idem_key, ledger_journal.c.note)
     .where(ledger_journal.c.idem_key > param("after"))
     .order_by(ledger_journal.c.idem_key)
     .limit(param("limit"))
@@ -111,10 +122,13 @@ def post(  # noqa: PLR0917  (the columns of a journal)
 ) -> Op[bool]:
     """Part of an operation: books a journal; False if its key is booked already.
 
-    ValueError unless it has transfers, each between two accounts of known kinds. A `note` is the
-    operator's own words.
+    ValueError unless it has transfers, each between two accounts of known kinds; only where an
+    account paid itself there may be none, which the journal's note says. A `note` is the operator's
+    own words otherwise.
     """
-    if not postings and kind != journals.Kind.OPENING:
+    if not postings and journals.may_move_nothing(kind):
+        note = journals.TO_ITSELF
+    elif not postings and kind != journals.Kind.OPENING:
         raise ValueError(f"nothing to book for {idem_key}")
     for posting in postings:
         _check(posting)
@@ -198,6 +212,17 @@ def balance(account: str, asset: str) -> Op[int]:
 
 
 @operation
+def balances(accounts_: Collection[str], asset: str) -> Op[dict[str, int]]:
+    """Return the balances of accounts in one asset; those without transfers are 0."""
+    found = dict.fromkeys(accounts_, 0)
+    for account, debits in (yield _DEBITS_BY_ACCOUNT(accounts=accounts_, asset=asset)):
+        found[account] += debits
+    for account, credits_ in (yield _CREDITS_BY_ACCOUNT(accounts=accounts_, asset=asset)):
+        found[account] -= credits_
+    return found
+
+
+@operation
 def booked(idem_keys: Collection[str]) -> Op[set[str]]:
     """Which of the keys are booked."""
     return {key for (key,) in (yield _BOOKED(keys=idem_keys))}
@@ -229,11 +254,13 @@ def check() -> Op[list[str]]:
         after, after_n = rows[-1][:2]
     after = ""
     while rows := (yield _JOURNALS(after=after, limit=_PAGE)):
-        keys = [key for (key,) in rows]
+        keys = [key for key, _ in rows]
         problems += [
             f"journal {key} has no transfers"
-            for key in keys
-            if key not in booked_keys and not key.startswith(_OPENING)
+            for key, note in rows
+            if key not in booked_keys
+            and not key.startswith(_OPENING)
+            and note != journals.TO_ITSELF
         ]
         booked_keys.difference_update(keys)
         after = keys[-1]

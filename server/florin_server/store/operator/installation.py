@@ -17,8 +17,10 @@ _FORGET = Statement(
     .where(installation.c.name == param("name_"))
     .returning(installation.c.value)
 )
-_ALL_FOLLOWED = Statement(
-    select(installation.c.value).where(installation.c.name.like(param("prefix")))
+_BY_PREFIX = Statement(
+    select(installation.c.name, installation.c.value).where(
+        installation.c.name.like(param("prefix"))
+    )
 )
 
 # microseconds that the test clock is ahead of the machine's
@@ -28,6 +30,8 @@ _FOLLOWED = "followed:"
 # microseconds since the Unix epoch at which what this store holds was copied from another one:
 # nobody has begun to work on it; somebody has, and something is paused for it
 _COPIED, _RESTORED = "copied_at_us", "restored_from_us"
+# which server and timeline the store was on; why it may lack what was done, since when it is known
+_DATABASE, _BEHIND = "database", "behind"
 
 
 @operation
@@ -41,6 +45,13 @@ def get(name: str) -> Op[str | None]:
 def put(name: str, value: str) -> Op[None]:
     """Part of an operation: keeps something under a name."""
     yield _PUT(name=name, value=value)
+
+
+@operation
+def list_values(prefix: str) -> Op[dict[str, str]]:
+    """Return what is kept under names with a prefix, by the rest of the name."""
+    rows = yield _BY_PREFIX(prefix=f"{prefix}%")
+    return {name.removeprefix(prefix): value for name, value in rows}
 
 
 @operation
@@ -71,8 +82,8 @@ def followed(chain_id: str) -> Op[tuple[int, int] | None]:
 @operation
 def last_followed() -> Op[int]:
     """When any chain was looked at last, in Unix seconds; 0 if none ever was."""
-    rows = yield _ALL_FOLLOWED(prefix=f"{_FOLLOWED}%")
-    return max((int(value.partition(" ")[2]) for (value,) in rows), default=0)
+    values = yield from list_values(_FOLLOWED)
+    return max((int(value.partition(" ")[2]) for value in values.values()), default=0)
 
 
 @operation
@@ -113,3 +124,35 @@ def restored_from() -> Op[int | None]:
 def forget_copy() -> Op[None]:
     """Nothing is paused for it any more."""
     yield _FORGET(name_=_RESTORED)
+
+
+@operation
+def remember_database(identity: str) -> Op[str | None]:
+    """Note which database the store is on; return the one that it was on before, if another."""
+    known = yield from get(_DATABASE)
+    if known == identity:
+        return None
+    yield from put(_DATABASE, identity)
+    return known
+
+
+@operation
+def mark_behind(reason: str) -> Op[None]:
+    """Part of an operation: notes why the store may lack what was done; the first reason stays.
+
+    Nothing on a copy, of which that is known.
+    """
+    if (yield from get(_BEHIND)) is None and (yield from get(_RESTORED)) is None:
+        yield from put(_BEHIND, reason)
+
+
+@operation
+def behind() -> Op[str]:
+    """Return why the store may lack what was done; empty if it is settled, or nothing was found."""
+    return (yield from get(_BEHIND)) or ""
+
+
+@operation
+def forget_behind() -> Op[None]:
+    """Nothing is paused for it any more."""
+    yield _FORGET(name_=_BEHIND)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from sqlalchemy import select, text
 
@@ -47,7 +48,7 @@ class Listed:
     fee: Fee | None = None
     tx_hash: str | None = None
     nonce: int | None = None
-    refund: Refund | None = None
+    refunds: Sequence[Refund] = ()
 
 
 _FEES = Statement(
@@ -81,7 +82,11 @@ _ON_THEIR_WAY = Statement(
         any_of(chain_tx_item.c.payment_id, "ids"),
     )
 )
-_REFUNDS = Statement(select(*columns(refund, Refund)).where(any_of(refund.c.payment_id, "ids")))
+_REFUNDS = Statement(
+    select(*columns(refund, Refund))
+    .where(any_of(refund.c.payment_id, "ids"))
+    .order_by(refund.c.payment_id, refund.c.ordinal)
+)
 
 
 @operation
@@ -93,11 +98,11 @@ def listed(ids: Sequence[str], now_us: int) -> Op[list[Listed]]:
     accepted = [row for row in rows if row.option_id is not None]
     fees = yield from _fees(accepted)
     txs = {**(yield from _on_their_way(accepted)), **(yield from _ours(accepted))}
-    refunds = yield from _refunds([row.id for row in rows if row.status.is_final])
+    refunded = yield from _refunds([row.id for row in rows if row.status.is_final])
     result = []
     for row in rows:
         tx_hash, nonce = txs.get(row.id, (row.tx_id, None))
-        merchant, fee, back = theirs[row.merchant_id], fees.get(row.id), refunds.get(row.id)
+        merchant, fee, back = theirs[row.merchant_id], fees.get(row.id), refunded.get(row.id, ())
         result.append(Listed(row, merchant, fee, tx_hash, nonce, back))
     return result
 
@@ -127,10 +132,11 @@ def _on_their_way(accepted: Collection[Payment]) -> Op[dict[str, _Tx]]:
     return {payment_id: (tx_hash, nonce) for payment_id, tx_hash, nonce in rows}
 
 
-def _refunds(ids: Collection[str]) -> Op[dict[str, Refund]]:
+def _refunds(ids: Collection[str]) -> Op[dict[str, list[Refund]]]:
     if not ids:
         return {}
-    return {row[1]: Refund(*row) for row in (yield _REFUNDS(ids=ids))}
+    rows = [Refund(*row) for row in (yield _REFUNDS(ids=ids))]
+    return {key: list(group) for key, group in groupby(rows, lambda row: row.payment_id)}
 
 
 def _chains(rows: Collection[Payment]) -> set[str]:

@@ -58,8 +58,8 @@ def add(payment_id: str, origin: str, new: Sequence[Option], room: Room) -> Op[l
     Those that are known stay as they are. Answers what is stored now for the payers of `new`.
     """
     yield _LOCK(payment_id=payment_id)
-    payers = {one.payer for one in new}
-    known = {one.id for one in (yield from payments.options(payment_id, payers))}
+    stored = yield from payments.options(payment_id, {one.payer for one in new})
+    known = {one.id for one in stored}
     fresh = [one for one in new if one.id not in known]
     rows = yield _COUNTS(payment_id=payment_id, origins=[_ALL, origin])
     counts: dict[str, int] = dict(rows)
@@ -68,4 +68,4 @@ def add(payment_id: str, origin: str, new: Sequence[Option], room: Room) -> Op[l
         yield from payments.put_options(kept)
         added = {"payment_id": payment_id, "n": len(kept)}
         yield _ADD.many([{**added, "origin": name} for name in (_ALL, origin)])
-    return (yield from payments.options(payment_id, payers))
+    return [*stored, *kept]

@@ -24,6 +24,7 @@ from florin_server.domain.payments.payment import (
     Status,
 )
 from florin_server.domain.payments.state import CREATED, Event
+from florin_server.domain.quarantine import ItemKind
 from florin_server.store.engine.query import (
     Op,
     Params,
@@ -36,6 +37,8 @@ from florin_server.store.engine.query import (
     param,
     record,
 )
+from florin_server.store.payments import settled
+from florin_server.store.quarantine.items import is_left_out
 from florin_server.store.tables.payments import UNCONFIRMED, ConfirmState
 from florin_server.store.tables.tables import confirm as bound
 from florin_server.store.tables.tables import issued as issue
@@ -113,9 +116,10 @@ _REFUSE = Statement(
 _CANCEL = Statement(
     _unconfirmed().values(status=Status.CANCELLED, cancelled_reason=param("cancelled_reason"))
 )
+_EXPIRY_LEFT_OUT = is_left_out(ItemKind.EXPIRY, payment.c.id)
 _DUE = Statement(
     select(payment.c.id)
-    .where(text(UNCONFIRMED), payment.c.expires_at <= param("now_s"))
+    .where(text(UNCONFIRMED), payment.c.expires_at <= param("now_s"), ~_EXPIRY_LEFT_OUT)
     .order_by(payment.c.expires_at)
     .limit(param("limit"))
     # whatever somebody else is about to end needs no second one
@@ -132,7 +136,10 @@ _EXPIRE = Statement(
     .returning(*payment.c)
 )
 _NEXT_EXPIRY = Statement(
-    select(payment.c.expires_at).where(text(UNCONFIRMED)).order_by(payment.c.expires_at).limit(1)
+    select(payment.c.expires_at)
+    .where(text(UNCONFIRMED), ~_EXPIRY_LEFT_OUT)
+    .order_by(payment.c.expires_at)
+    .limit(1)
 )
 _BIND = Statement(insert(bound))
 _BOUND = Statement(
@@ -360,6 +367,13 @@ def expire_due(now_us: int, limit: int) -> Op[list[Payment]]:
 
 
 @operation
+def due(now_us: int, limit: int) -> Op[list[str]]:
+    """Return the ids of payments whose time is over, the longest overdue first."""
+    rows = yield _DUE(now_s=now_us // 1_000_000, limit=limit)
+    return [payment_id for (payment_id,) in rows]
+
+
+@operation
 def expire(ids: Collection[str], now_us: int) -> Op[list[Payment]]:
     """Expires those of the payments whose time is over; returns those that it expired."""
     rows = yield _EXPIRE(ids=ids, now_s=now_us // 1_000_000, now_us=now_us)
@@ -397,8 +411,13 @@ def event_of(
 
 @operation
 def put_events(rows: Sequence[Params]) -> Op[None]:
-    """Part of an operation: writes event rows, and down who is to be told of them."""
+    """Part of an operation: write event rows, and queue them for endpoints.
+
+    What succeeded with the money at its merchant is settled at once.
+    """
     yield _EVENT.many(rows)
+    if paid := [str(row["payment_id"]) for row in rows if row["status"] is Status.SUCCEEDED]:
+        yield from settled.settle_direct(paid)
     yield from outbox.tell([str(row["payment_id"]) for row in rows])
 
 

@@ -64,8 +64,9 @@ def simulate(
     """Gives a payment its outcome; whatever waited to be settled for it is left undone.
 
     A payment that has the outcome already stays as it is. One that succeeds has paid what it is
-    bound to, else `requested`. FlorinError as for `step`, and invalid_state for one whose money is
-    held: only the operator ends it. LookupError if there is no such payment.
+    bound to, else `requested`; of one that stalls, its event has that. FlorinError as for `step`,
+    and invalid_state for one whose money is held: only the operator ends it. LookupError if there
+    is no such payment.
     """
     rows = yield _GET(payment_id=payment_id)
     if not rows:
@@ -94,5 +95,8 @@ def simulate(
     )
     changed = Payment(*rows[0])
     if not over:
-        yield from payments.put_events([payments.event_of(changed, event, request_id=request_id)])
+        # no buyer committed to anything: webhooks show what would be paid
+        stalls = after is Status.PROCESSING and changed.option_unit is None
+        detail = {"unit": requested.unit, "value": str(requested.value)} if stalls else None
+        yield from payments.put_events([payments.event_of(changed, event, detail, request_id)])
     return changed

@@ -15,6 +15,7 @@ from florin_server.domain.ledger import accounts, journals
 from florin_server.domain.payments.payment import Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.payouts.state import PAYOUT, REFUND, PayoutEvent
+from florin_server.domain.quarantine import ItemKind
 from florin_server.domain.settlement.chain_txs import Posting, TxEnd
 from florin_server.store.engine.query import (
     Op,
@@ -31,11 +32,12 @@ from florin_server.store.engine.query import (
     param,
 )
 from florin_server.store.ledger import ledger
-from florin_server.store.payouts import refunds
+from florin_server.store.payouts import covered, refunds
+from florin_server.store.quarantine.items import is_left_out
 from florin_server.store.settlement import chain_txs, token_accounts
 from florin_server.store.tables.payouts import OWED
 from florin_server.store.tables.settlement import OPEN
-from florin_server.store.tables.tables import chain_tx, chain_tx_item, payout, refund
+from florin_server.store.tables.tables import chain_tx, chain_tx_item, merchant, payout, refund
 
 _COLUMNS = columns(payout, Payout)
 
@@ -43,8 +45,19 @@ _COLUMNS = columns(payout, Payout)
 class Uncovered(StoreError):  # noqa: N818  (a state of the world, not a mistake)
     """The merchant may not have that much paid out; nothing was written."""
 
-    def __init__(self, missing: int) -> None:
-        super().__init__(f"the merchant's balance and credit lack {missing} minor units for it")
+    passes = True
+
+    def __init__(self, missing: int, whose: str = "the merchant's balance and credit") -> None:
+        super().__init__(f"{whose} lack {missing} minor units for it")
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """What may be owed for refunds in one asset, in minor units, within one another."""
+
+    merchant: int
+    partner: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +106,7 @@ def _move_its_refund(event: PayoutEvent) -> Update:
             status=after,
             tx_id=param("tx"),
             completed_at_us=param("done_us"),
-            version=case((refund.c.status == after, refund.c.version), else_=refund.c.version + 1),
+            version=case((refund.c.status == after, refund.c.version), else_=param("next_version")),
         )
     )
 
@@ -115,9 +128,23 @@ _LOCK = Statement(
 )
 _DUE = Statement(
     _owed()
-    .where(payout.c.status == PayoutStatus.WAITING, payout.c.retry_at_us <= param("now_us"))
+    .where(
+        payout.c.status == PayoutStatus.WAITING,
+        payout.c.retry_at_us <= param("now_us"),
+        ~is_left_out(ItemKind.PAYOUT, payout.c.id),
+    )
     .order_by(payout.c.created_at_us, payout.c.id)
     .limit(param("limit"))
+)
+_ALIKE = Statement(
+    _owed()
+    .where(
+        payout.c.status == PayoutStatus.WAITING,
+        payout.c.asset == param("asset"),
+        payout.c.account == param("account"),
+        payout.c.value == param("value"),
+    )
+    .order_by(payout.c.created_at_us, payout.c.id)
 )
 _SUBMITTED = Statement(
     _owed().where(payout.c.status == PayoutStatus.SUBMITTED).order_by(payout.c.created_at_us)
@@ -136,6 +163,27 @@ _LISTED_OWED = Statement(
     .where(text(OWED))
     .order_by(payout.c.created_at_us.desc(), payout.c.id.desc())
     .limit(param("limit"))
+)
+# a merchant owes only where something went back to its buyers
+_REFUNDERS = Statement(
+    select(payout.c.merchant_id, merchant.c.partner_id)
+    .join_from(payout, merchant, merchant.c.id == payout.c.merchant_id, isouter=True)
+    .where(
+        payout.c.asset == param("asset"),
+        payout.c.kind != PayoutKind.BALANCE,
+        one_of(payout.c.status, (PayoutStatus.SUBMITTED, PayoutStatus.DONE)),
+    )
+    .group_by(payout.c.merchant_id, merchant.c.partner_id)
+)
+_PARTNER = Statement(select(merchant.c.partner_id).where(merchant.c.id == param("merchant_id")))
+_UNDER_WAY_ALL = Statement(
+    select(payout.c.merchant_id, exact_sum(payout.c.value))
+    .where(
+        payout.c.status == PayoutStatus.SUBMITTED,
+        payout.c.asset == param("asset"),
+        payout.c.held_id.is_(None),
+    )
+    .group_by(payout.c.merchant_id)
 )
 _UNDER_WAY = Statement(_of_merchant().where(payout.c.status == PayoutStatus.SUBMITTED))
 _ASKED_FOR = Statement(_of_merchant())
@@ -225,6 +273,13 @@ def due(chain_id: str, limit: int, now_us: int) -> Op[list[Payout]]:
 
 
 @operation
+def alike(chain_id: str, asset: str, account: str, value: int) -> Op[list[Payout]]:
+    """Return the waiting payouts of a chain that make the same transfer, the oldest first."""
+    rows = yield _ALIKE(chain_id=chain_id, asset=asset, account=account, value=value)
+    return [Payout(*row) for row in rows]
+
+
+@operation
 def submitted(chain_id: str) -> Op[list[Payout]]:
     """Payouts of a chain that are on their way, or stuck."""
     return [Payout(*row) for row in (yield _SUBMITTED(chain_id=chain_id))]
@@ -250,32 +305,61 @@ def available(merchant_id: str, asset: str) -> Op[int]:
 
 
 @operation
-def uncovered(one: Payout, credit: int | None) -> Op[int]:
-    """How much is missing to pay a payout: 0 if the merchant's balance and credit cover it.
+def uncovered(one: Payout, credit: Credit | None) -> Op[Uncovered | None]:
+    """Return what is missing to pay a payout; None if the merchant's balance and credit cover it.
 
-    A merchant's balance is what it is owed less what is on its way. `credit` is what it may owe
-    for what goes back to buyers, in minor units, None if that has no limit.
+    A merchant's balance is what it is owed less what is on its way. `credit` is what may be owed
+    for what goes back to buyers, None if that has no limit. Merchants cost nothing to create, so
+    what one owes counts against its partner too, and against all.
     """
     goes_back = one.kind is not PayoutKind.BALANCE
     if one.backed or (goes_back and credit is None):
-        return 0
+        return None
     ((sent,),) = yield _UNDER_WAY(merchant_id=one.merchant_id, asset=one.asset)
-    free = (yield from _owed_to(one.merchant_id, one.asset)) - (sent or 0)
-    if goes_back:
-        free += credit or 0
-    return max(0, one.value - free)
+    owes = one.value - ((yield from _owed_to(one.merchant_id, one.asset)) - (sent or 0))
+    most = credit.merchant if goes_back and credit is not None else 0
+    if owes > most:
+        return Uncovered(owes - most)
+    if owes <= 0 or credit is None:
+        return None
+    ((partner_id,),) = (yield _PARTNER(merchant_id=one.merchant_id)) or [(one.merchant_id,)]
+    of_partner = of_all = owes
+    for (merchant_id, partner), debt in (yield from _debts(one.asset)).items():
+        if merchant_id != one.merchant_id:
+            of_all += debt
+            of_partner += debt if partner == partner_id else 0
+    if of_partner > credit.partner:
+        whose = "the balances and the credit of the partner's merchants"
+        return Uncovered(of_partner - credit.partner, whose)
+    if of_all > credit.total:
+        return Uncovered(of_all - credit.total, "the balances and the credit of all partners")
+    return None
+
+
+def _debts(asset: str) -> Op[dict[tuple[str, str], int]]:
+    """Return what merchants owe in an asset with all that is on its way, by (merchant, partner)."""
+    refunders = [(row[0], row[1] or row[0]) for row in (yield _REFUNDERS(asset=asset))]
+    sent = {row[0]: row[1] for row in (yield _UNDER_WAY_ALL(asset=asset))}
+    named = {accounts.merchant(merchant_id) for merchant_id, _ in refunders}
+    balances = yield from ledger.balances(named, asset)
+    debts = {
+        (merchant_id, partner_id): balances[accounts.merchant(merchant_id)]
+        + sent.get(merchant_id, 0)
+        for merchant_id, partner_id in refunders
+    }
+    return {key: debt for key, debt in debts.items() if debt > 0}
 
 
 @operation
 def claim(
-    one: Payout, tx_hash: str, lapses_at: int | None, credit: int | None, now_us: int
+    one: Payout, tx_hash: str, lapses_at: int | None, credit: Credit | None, now_us: int
 ) -> Op[None]:
     """Part of an operation: takes a payout out of the line, for a transaction.
 
     Uncovered if the merchant may not have that much paid out; NotWaiting if it is not in the line.
     """
-    if missing := (yield from uncovered(one, credit)):
-        raise Uncovered(missing)
+    if (missing := (yield from uncovered(one, credit))) is not None:
+        raise missing
     if not (yield _CLAIM(id_=one.id, tx=tx_hash, lapses=lapses_at)):
         raise chain_txs.NotWaiting(f"not waiting to be paid out: {one.id}")
     yield from _move_refund(one, PayoutEvent.CLAIMED, tx_hash, now_us)
@@ -391,13 +475,21 @@ def _conclude(one: Outcome, now_us: int) -> Op[None]:
         yield from ledger.post_again(
             key_of(subject), kind, subject.payment_id, one.tx_id, (one.posting,), now_us
         )
+        if subject.kind is PayoutKind.BALANCE:
+            yield from covered.add_payout(subject, one.tx_id, now_us)
 
 
 def _move_refund(subject: Payout, event: PayoutEvent, tx_id: str | None, now_us: int) -> Op[None]:
     if subject.kind is not PayoutKind.REFUND:
         return
+    if subject.payment_id is None:
+        raise RuntimeError(f"refund {subject.id} belongs to no payment")
     done_us = now_us if event in {PayoutEvent.PAID, PayoutEvent.REFUSED} else None
-    moved = yield _MOVE_REFUND[event](id_=subject.id, tx=tx_id, done_us=done_us)
+    yield from refunds.lock(subject.payment_id)
+    version = yield from refunds.next_version(subject.payment_id)
+    moved = yield _MOVE_REFUND[event](
+        id_=subject.id, tx=tx_id, done_us=done_us, next_version=version
+    )
     for row in moved:
         yield from refunds.changed(Refund(*row), now_us)
     if not moved and event is PayoutEvent.PAID:

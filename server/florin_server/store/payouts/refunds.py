@@ -1,8 +1,12 @@
-"""Refunds: at most one for each payment, paid out in the order in which they were asked for."""
+"""Refunds of payments, paid out in the order in which they were requested.
+
+Whoever adds or moves a refund holds the lock of its payment's row. So the amounts that a new one
+is measured by cannot change meanwhile, and the changes of all refunds of a payment have one order.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Text, select
+from sqlalchemy import BigInteger, Text, func, select
 
 from florin_server.domain.payments.payment import Refund
 from florin_server.store.engine.query import Op, Statement, insert, operation, param
@@ -10,9 +14,18 @@ from florin_server.store.tables.tables import payment, refund_event
 from florin_server.store.tables.tables import refund as refund_table
 from florin_server.store.webhooks import outbox
 
-_CREATE = Statement(insert(refund_table).on_conflict_do_nothing().returning(refund_table.c.id))
+_CREATE = Statement(insert(refund_table))
+_LOCK = Statement(select(payment.c.id).where(payment.c.id == param("payment_id")).with_for_update())
 _OF_PAYMENT = Statement(
-    select(refund_table).where(refund_table.c.payment_id == param("payment_id"))
+    select(refund_table)
+    .where(refund_table.c.payment_id == param("payment_id"))
+    .order_by(refund_table.c.ordinal)
+)
+_GET = Statement(select(refund_table).where(refund_table.c.id == param("id_")))
+_NEWEST = Statement(
+    select(func.coalesce(func.max(refund_table.c.version), 0)).where(
+        refund_table.c.payment_id == param("payment_id")
+    )
 )
 _EVENT = Statement(
     insert(refund_event)
@@ -26,6 +39,7 @@ _EVENT = Statement(
             param("tx_id", Text),
             payment.c.partner_id,
             payment.c.live,
+            param("refund_id", Text),
         ).where(payment.c.id == param("payment_id")),
     )
     .on_conflict_do_nothing()
@@ -34,34 +48,55 @@ _EVENT = Statement(
 
 
 @operation
-def create(new: Refund) -> Op[bool]:
-    """Stores a refund; False if its payment has one already."""
-    if not (yield _CREATE.of(new)):
-        return False
-    yield from changed(new, new.created_at_us)
-    return True
+def lock(payment_id: str) -> Op[None]:
+    """Part of an operation: keep others from adding or moving refunds of a payment until it ends.
+
+    Read the refunds after it, not before: a statement sees what was committed when it began.
+    """
+    yield _LOCK(payment_id=payment_id)
 
 
 @operation
-def refund(payment_id: str) -> Op[Refund | None]:
-    """The refund of a payment."""
-    rows = yield _OF_PAYMENT(payment_id=payment_id)
+def create(new: Refund) -> Op[None]:
+    """Part of an operation: store a refund of a locked payment, and its first event."""
+    yield _CREATE.of(new)
+    yield from changed(new, new.created_at_us)
+
+
+@operation
+def list_refunds(payment_id: str) -> Op[list[Refund]]:
+    """Return the refunds of a payment, the oldest first."""
+    return [Refund(*row) for row in (yield _OF_PAYMENT(payment_id=payment_id))]
+
+
+@operation
+def find_refund(refund_id: str) -> Op[Refund | None]:
+    """Return a refund by its id; None if there is none."""
+    rows = yield _GET(id_=refund_id)
     return Refund(*rows[0]) if rows else None
 
 
 @operation
-def changed(one: Refund, at_us: int) -> Op[None]:
-    """Part of an operation: writes down the event of a refund's version, and who is to be told.
+def next_version(payment_id: str) -> Op[int]:
+    """Part of an operation: return the version of the next change of a locked payment's refunds."""
+    ((newest,),) = yield _NEWEST(payment_id=payment_id)
+    return int(newest) + 1
+
+
+@operation
+def changed(refund: Refund, at_us: int) -> Op[None]:
+    """Part of an operation: write down the event of a refund's version, and queue it for endpoints.
 
     Nothing if it is written down already, as the version is that of its status.
     """
     if (
         yield _EVENT(
-            payment_id=one.payment_id,
-            version=one.version,
-            status=one.status,
+            payment_id=refund.payment_id,
+            version=refund.version,
+            status=refund.status,
             at_us=at_us,
-            tx_id=one.tx_id,
+            tx_id=refund.tx_id,
+            refund_id=refund.id,
         )
     ):
-        yield from outbox.tell_refund(one.payment_id, at_us)
+        yield from outbox.tell_refund(refund.payment_id, at_us)

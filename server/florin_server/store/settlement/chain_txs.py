@@ -6,7 +6,7 @@ nowhere else, together with its event, its booking and the end of its transactio
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 
 from sqlalchemy import Select, Update, exists, func, select, text, update
@@ -20,6 +20,7 @@ from florin_server.domain.payments.payment import (
     Status,
 )
 from florin_server.domain.payments.state import Event
+from florin_server.domain.quarantine import ItemKind
 from florin_server.domain.settlement.chain_txs import (
     Accepted,
     ChainTx,
@@ -41,8 +42,8 @@ from florin_server.store.engine.query import (
     one_of,
     operation,
     param,
-    upsert,
 )
+from florin_server.store.engine.times import is_due
 from florin_server.store.ledger import ledger
 from florin_server.store.payments.payments import (
     confirmation_of,
@@ -52,8 +53,9 @@ from florin_server.store.payments.payments import (
     put_events,
 )
 from florin_server.store.payouts import held_money
+from florin_server.store.quarantine.items import is_left_out
 from florin_server.store.receipts import effects
-from florin_server.store.settlement import gas, leases, token_accounts
+from florin_server.store.settlement import gas, leases, token_accounts, used_nonces
 from florin_server.store.settlement.chain_tx_rows import items_of, whole
 from florin_server.store.tables.payments import UNSETTLED, ConfirmState
 from florin_server.store.tables.settlement import OPEN
@@ -64,13 +66,14 @@ from florin_server.store.tables.tables import (
     confirm,
     payment,
     payment_option,
-    relayer,
 )
 from florin_server.store.tables.tables import issued as issue
 
 
 class LostLease(StoreError):  # noqa: N818  (a state of the world, not a mistake)
     """Somebody else works on this now; nothing was written, and nothing may be broadcast."""
+
+    passes = True
 
 
 class NotWaiting(LostLease):
@@ -124,8 +127,9 @@ _WAITING = Statement(
     _accepted()
     .where(
         confirm.c.state == ConfirmState.WAITING,
-        confirm.c.retry_at_us <= param("now_us"),
+        is_due(confirm.c.retry_at_us),
         confirm.c.failures < param("most"),
+        ~is_left_out(ItemKind.PAYMENT, confirm.c.payment_id),
     )
     .limit(param("limit"))
 )
@@ -178,10 +182,9 @@ _DONE = Statement(
 )
 _APPEND = Statement(insert(chain_tx))
 _ITEM = Statement(insert(chain_tx_item))
-_USE_NONCE = Statement(upsert(relayer, "chain_id", "sender"))
-_NONCE = Statement(
-    select(relayer.c.next_nonce).where(
-        relayer.c.chain_id == param("chain_id"), relayer.c.sender == param("sender")
+_KNOWN = Statement(
+    select(chain_tx.c.hash).where(
+        chain_tx.c.chain_id == param("chain_id"), any_of(chain_tx.c.hash, "hashes")
     )
 )
 _OPEN_TXS = Statement(
@@ -303,7 +306,7 @@ def append(tx: ChainTx, epoch: int, lease: str, claim: Operation[None]) -> Op[No
     yield _APPEND.of(tx)
     if tx.item_ids:
         yield _ITEM.many(items_of(tx))
-    yield _USE_NONCE(chain_id=tx.chain_id, sender=tx.sender, next_nonce=tx.nonce + 1)
+    yield from used_nonces.note(tx.chain_id, tx.sender, tx.nonce + 1)
 
 
 @operation
@@ -332,16 +335,16 @@ def claim(payment_ids: Collection[str]) -> Op[None]:
 
 
 @operation
-def next_nonce(chain_id: str, sender: str) -> Op[int | None]:
-    """The nonce after the last one that was written down; None if there was none."""
-    rows = yield _NONCE(chain_id=chain_id, sender=sender)
-    return rows[0][0] if rows else None
+def known(chain_id: str, hashes: Collection[str]) -> Op[set[str]]:
+    """Return those of some hashes that transactions of ours were written down with."""
+    return {found for (found,) in (yield _KNOWN(chain_id=chain_id, hashes=hashes))}
 
 
 @operation
-def sent(tx_id: str, block: int) -> Op[None]:
-    """A transaction was handed to the chain when `block` was the head, maybe once more."""
-    yield _SENT(tx_id=tx_id, block=block)
+def sent(heads: Mapping[str, int]) -> Op[None]:
+    """Note that transactions were handed to the chain, maybe once more, with its head then."""
+    for tx_id, head in heads.items():
+        yield _SENT(tx_id=tx_id, block=head)
 
 
 @operation
@@ -466,7 +469,7 @@ def _conclude(finding: Finding, now_us: int) -> Op[Payment | None]:
 
 
 def _book(finding: Finding, now_us: int) -> Op[None]:
-    if finding.postings:
+    if finding.postings or finding.status is Status.SUCCEEDED:
         key, of = journals.settle(finding.payment_id), finding.payment_id
         yield from ledger.post_again(
             key, journals.Kind.SETTLE, of, finding.tx_id, finding.postings, now_us

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, select, update
 
 from florin_server.domain.payments.payment import FreeNonce, ResolvedBuild, Status
 from florin_server.store.engine.query import (
@@ -22,11 +22,13 @@ from florin_server.store.engine.query import (
     param,
 )
 from florin_server.store.payments.payments import put_issued
-from florin_server.store.tables.tables import nonce_account, payment
+from florin_server.store.tables.tables import nonce_account, payment, payment_option
 
 
 class Raced(StoreError):  # noqa: N818  (a state of the world, not a mistake)
     """Somebody else took the nonce, or resolved the option; nothing was written."""
+
+    passes = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,16 @@ class TakenNonce:
     slot: int
     held_until_us: int
     status: Status | None
+
+
+@dataclass(frozen=True, slots=True)
+class NonceRequest:
+    """An option that asks for a nonce: `payer` pays it (CAIP-10), `partner_id` owns the payment."""
+
+    payment_id: str
+    option_id: str
+    payer: str
+    partner_id: str
 
 
 _OF_CHAIN = nonce_account.c.chain_id == param("chain_id")
@@ -65,6 +77,23 @@ _FREE = Statement(
     .order_by(nonce_account.c.held_until_us, nonce_account.c.address)
     .limit(1)
 )
+_HELD = Statement(
+    select(
+        nonce_account.c.payment_id,
+        nonce_account.c.option_id,
+        payment_option.c.payer,
+        payment.c.partner_id,
+    )
+    .join_from(nonce_account, payment, payment.c.id == nonce_account.c.payment_id)
+    .join(
+        payment_option,
+        and_(
+            payment_option.c.payment_id == nonce_account.c.payment_id,
+            payment_option.c.id == nonce_account.c.option_id,
+        ),
+    )
+    .where(_OF_CHAIN)
+)
 _ADD = Statement(
     insert(nonce_account).on_conflict_do_nothing(index_elements=["chain_id", "address"])
 )
@@ -74,6 +103,15 @@ _TAKE = Statement(
     .values(payment_id=param("whose"), option_id=param("which"), held_until_us=param("until_us"))
     .returning(nonce_account.c.address)
 )
+_OF_OPTION = (
+    _OF_CHAIN,
+    nonce_account.c.payment_id == param("whose"),
+    nonce_account.c.option_id == param("which"),
+)
+_KEPT = Statement(
+    select(nonce_account.c.address).where(*_OF_OPTION, nonce_account.c.held_until_us > 0)
+)
+_RELEASE = Statement(update(nonce_account).where(*_OF_OPTION).values(held_until_us=0))
 _SEEN = Statement(
     update(nonce_account)
     .where(*_ONE, nonce_account.c.value == param("before"), nonce_account.c.slot <= param("at"))
@@ -110,17 +148,34 @@ def expect(chain_id: str, addresses: Sequence[str]) -> Op[None]:
 
 
 @operation
-def free(chain_id: str, addresses: Sequence[str]) -> Op[FreeNonce | None]:
-    """One of the accounts that nobody has, the one that was free for longest."""
+def free(
+    chain_id: str, addresses: Sequence[str], request: NonceRequest | None = None
+) -> Op[FreeNonce | None]:
+    """Return the account that was free for longest; None if none is, or not for a request.
+
+    A payment and a payer hold one at a time, and a partner's payments half of all, so that none of
+    them takes the others' share.
+    """
+    if request is not None and not (yield from _has_share(chain_id, len(addresses), request)):
+        return None
     rows = yield _FREE(chain_id=chain_id, accounts=addresses)
     return FreeNonce(*rows[0]) if rows else None
 
 
 @operation
 def issue(
-    new: ResolvedBuild, chain_id: str, spare: FreeNonce, until_us: int
+    new: ResolvedBuild,
+    chain_id: str,
+    spare: FreeNonce,
+    until_us: int,
+    request: tuple[int, NonceRequest] | None = None,
 ) -> Op[list[ResolvedBuild]]:
-    """Stores what an option was resolved to together with the nonce that it takes; or Raced."""
+    """Store what an option was resolved to together with the nonce that it takes; or Raced.
+
+    `request` is the size of the pool and who asks, whose share must not be used up meanwhile.
+    """
+    if request is not None and not (yield from _has_share(chain_id, *request)):
+        raise Raced(f"the share of payment {new.payment_id} in the nonces was taken")
     taken = yield _TAKE(
         chain_id=chain_id,
         account=spare.address,
@@ -136,6 +191,30 @@ def issue(
 
 
 @operation
+def is_kept(chain_id: str, payment_id: str, option_id: str) -> Op[bool]:
+    """Return whether an option has a nonce that was not released."""
+    return bool((yield _KEPT(chain_id=chain_id, whose=payment_id, which=option_id)))
+
+
+@operation
+def release(chain_id: str, payment_id: str, option_id: str) -> Op[None]:
+    """Release the nonce of an option, which its wallet cannot use: it is advanced soon."""
+    yield _RELEASE(chain_id=chain_id, whose=payment_id, which=option_id)
+
+
+@operation
 def seen(chain_id: str, address: str, before: str, now: str, slot: int) -> Op[None]:
     """A final block has another value than before: whoever had it has it no more."""
     yield _SEEN(chain_id=chain_id, account=address, before=before, now=now, at=slot)
+
+
+def _has_share(chain_id: str, pool: int, request: NonceRequest) -> Op[bool]:
+    """Return whether a request may have one of `pool` nonces beside those that others hold."""
+    of_partner = 0
+    for payment_id, option_id, payer, partner_id in (yield _HELD(chain_id=chain_id)):
+        if (payment_id, option_id) == (request.payment_id, request.option_id):
+            continue
+        if payment_id == request.payment_id or payer == request.payer:
+            return False
+        of_partner += partner_id == request.partner_id
+    return of_partner < max(1, pool // 2)

@@ -6,7 +6,9 @@ from collections.abc import Collection
 
 from sqlalchemy import Boolean, Update, case, literal, or_, select, update
 
+from florin_server.domain.settlement.lease import Lease
 from florin_server.store.engine.query import Op, Statement, any_of, insert, operation, param
+from florin_server.store.engine.times import is_due
 from florin_server.store.tables.tables import lease
 
 _offer = insert(lease)
@@ -22,11 +24,16 @@ _ACQUIRE = Statement(
         },
         where=or_(
             lease.c.owner == _offer.excluded.owner,
-            lease.c.until_us <= param("now_us"),
+            is_due(lease.c.until_us),
             param("steal", Boolean),
         ),
     ).returning(lease.c.epoch)
 )
+
+
+def name_of(chain_id: str, sender: str) -> str:
+    """Return the name of the lease that belongs to a key on a chain (CAIP-2)."""
+    return f"relayer:{chain_id}:{sender}"
 
 
 def _held() -> Update:
@@ -45,12 +52,20 @@ _RENEW = Statement(_held().values(until_us=param("until")))
 # the row stays, so that its epoch only ever rises
 _RELEASE = Statement(_held().values(until_us=literal(0), owner=literal("")))
 _LEASED = Statement(
-    select(lease.c.name).where(any_of(lease.c.name, "names"), lease.c.until_us > param("now_us"))
+    select(lease.c.name).where(any_of(lease.c.name, "names"), ~is_due(lease.c.until_us))
 )
 _FREE = Statement(
     update(lease)
     .where(any_of(lease.c.owner, "owners"))
     .values(until_us=literal(0), owner=literal(""))
+)
+_COLUMNS = (lease.c.name, lease.c.owner, lease.c.until_us, lease.c.epoch)
+_LISTED = Statement(select(*_COLUMNS).order_by(lease.c.name))
+_REVOKE = Statement(
+    update(lease)
+    .where(lease.c.name == param("lease"), lease.c.owner == param("holder"), lease.c.owner != "")
+    .values(until_us=literal(0), owner=literal(""), epoch=lease.c.epoch + 1)
+    .returning(*_COLUMNS)
 )
 _EPOCH = Statement(
     select(lease.c.epoch).where(lease.c.name == param("lease")).with_for_update(read=True)
@@ -61,8 +76,9 @@ _EPOCH = Statement(
 def acquire(name: str, owner: str, now_us: int, ttl_us: int, steal: bool) -> Op[int | None]:
     """Takes a lease that is free, lapsed or one's own; None while another's lasts.
 
-    Answers the epoch, one higher for every new owner. `steal` takes any lease, for a process that
-    knows that it is alone.
+    One that ends far later than any lease lasts was taken by a clock that was ahead, and counts as
+    lapsed. Answers the epoch, one higher for every new owner. `steal` takes any lease, for a
+    process that knows that it is alone.
     """
     rows = yield _ACQUIRE(
         name=name, owner=owner, epoch=1, until_us=now_us + ttl_us, now_us=now_us, steal=steal
@@ -92,6 +108,19 @@ def free(owners: Collection[str]) -> Op[None]:
 def leased(names: Collection[str], now_us: int) -> Op[frozenset[str]]:
     """Those of some leases that somebody has now."""
     return frozenset([name for (name,) in (yield _LEASED(names=names, now_us=now_us))])
+
+
+@operation
+def list_leases() -> Op[list[Lease]]:
+    """Return all leases by name, those that nobody has too: one for each key on each chain."""
+    return [Lease(*row) for row in (yield _LISTED())]
+
+
+@operation
+def revoke(name: str, owner: str) -> Op[Lease | None]:
+    """Take a lease away from its owner, whose epoch is current no more; None if it has it not."""
+    rows = yield _REVOKE(lease=name, holder=owner)
+    return Lease(*rows[0]) if rows else None
 
 
 @operation

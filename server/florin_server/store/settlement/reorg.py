@@ -15,11 +15,13 @@ from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import Status
 from florin_server.domain.payouts.held_money import HeldMoney, HeldState
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
+from florin_server.domain.quarantine import ItemKind
 from florin_server.domain.settlement.chain_txs import TxState, Watched, Watcher
 from florin_server.domain.settlement.state import TRANSACTION, TxEvent
 from florin_server.store.engine.query import Op, Statement, any_of, one_of, operation, param, upsert
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import held_money, payouts
+from florin_server.store.quarantine.items import is_left_out
 from florin_server.store.receipts import effects
 from florin_server.store.tables.payments import ConfirmState
 from florin_server.store.tables.tables import chain_tx, chain_tx_item, confirm, payment, watched_tx
@@ -38,6 +40,7 @@ _FORGET = Statement(
         watched_tx.c.chain_id == param("chain"),
         watched_tx.c.watcher == param("by"),
         watched_tx.c.block_number < param("number"),
+        ~is_left_out(ItemKind.WATCHED, watched_tx.c.tx_hash),
     )
 )
 _UNWATCH = Statement(

@@ -7,7 +7,7 @@ unless that transaction provably opened nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sqlalchemy import delete, func, select
 
@@ -21,7 +21,12 @@ from florin_server.store.engine.query import (
     operation,
     param,
 )
-from florin_server.store.tables.tables import account_to_open, installation, opened_account
+from florin_server.store.tables.tables import (
+    account_to_open,
+    installation,
+    merchant,
+    opened_account,
+)
 
 # more than an operator opens in a week; whoever comes later has an account opened by a payment
 QUEUE_MAX = 1000
@@ -33,6 +38,8 @@ _DAY_US = 86_400 * 1_000_000
 
 class NotOpenable(StoreError):  # noqa: N818  (a state of the world, not a mistake)
     """A place was opened before, or too many were today; nothing was written."""
+
+    passes = True
 
 
 _QUEUED = account_to_open.c
@@ -69,24 +76,44 @@ _OF_DAY = Statement(
     .where(_OPENED.chain_id == param("chain_id"), _OPENED.day == param("day"))
     .group_by(_OPENED.merchant_id)
 )
+_PARTNERS = Statement(
+    select(merchant.c.id, merchant.c.partner_id).where(any_of(merchant.c.id, "ids"))
+)
 _FREE = Statement(delete(opened_account).where(any_of(_OPENED.opened_by, "ids")))
 
 
 class _Room:
-    """How much of a day's caps is left on a chain. Our own places count, and always have room."""
+    """How much of a day's caps is left on a chain. Our own places count, and always have room.
 
-    def __init__(self, caps: DailyCaps, opened: dict[str | None, int]) -> None:
+    `partners` holds the partner of each merchant that opened something, or wants to.
+    """
+
+    def __init__(
+        self, caps: DailyCaps, opened: Mapping[str | None, int], partners: Mapping[str, str]
+    ) -> None:
         self._caps = caps
-        self._opened = opened
+        self._opened = dict(opened)
+        self._partners = partners
 
     def take(self, merchant_id: str | None) -> bool:
         """True if one more may be opened; it counts from then on."""
         count = self._opened.get(merchant_id, 0)
-        full = sum(self._opened.values()) >= self._caps.chain or count >= self._caps.merchant
-        if merchant_id is not None and full:
+        if merchant_id is not None and (
+            sum(self._opened.values()) >= self._caps.chain
+            or self._of_partner(merchant_id) >= self._caps.partner
+            or count >= self._caps.merchant
+        ):
             return False
         self._opened[merchant_id] = count + 1
         return True
+
+    def _of_partner(self, merchant_id: str) -> int:
+        partner_id = self._partners.get(merchant_id, merchant_id)
+        return sum(
+            count
+            for other, count in self._opened.items()
+            if other is not None and self._partners.get(other, other) == partner_id
+        )
 
 
 @operation
@@ -110,9 +137,10 @@ def want(wanted: Opening, now_us: int) -> Op[None]:
 @operation
 def wanted(chain_id: str, caps: DailyCaps, most: int, now_us: int) -> Op[list[Opening]]:
     """Places of a chain that wait and may be opened today, the oldest first."""
-    room = yield from _room(chain_id, caps, now_us)
+    rows = yield _QUEUE(chain_id=chain_id)
+    room = yield from _room(chain_id, caps, now_us, [row[2] for row in rows])
     found: list[Opening] = []
-    for asset, account, merchant_id in (yield _QUEUE(chain_id=chain_id)):
+    for asset, account, merchant_id in rows:
         if len(found) < most and room.take(merchant_id):
             found.append(Opening(AssetAccount(asset, account), merchant_id))
     return found
@@ -127,10 +155,11 @@ def openable(
         return frozenset()
     known = yield from _known([one.place for one in openings])
     today = yield from _today(openings[0].place.chain_id, now_us)
+    partners = yield from _partners([*today, *(one.merchant_id for one in openings)])
     return frozenset(
         one.place
         for one in openings
-        if one.place not in known and _Room(caps, dict(today)).take(one.merchant_id)
+        if one.place not in known and _Room(caps, today, partners).take(one.merchant_id)
     )
 
 
@@ -145,7 +174,7 @@ def claim(openings: Sequence[Opening], caps: DailyCaps, opened_by: str, now_us: 
         return
     chain_id = openings[0].place.chain_id
     yield _LOCK(name=f"openings:{chain_id}", value="")
-    room = yield from _room(chain_id, caps, now_us)
+    room = yield from _room(chain_id, caps, now_us, [one.merchant_id for one in openings])
     yield from drop([one.place for one in openings])
     for one in openings:
         taken = yield _CLAIM(
@@ -191,5 +220,14 @@ def _today(chain_id: str, now_us: int) -> Op[dict[str | None, int]]:
     return dict([tuple(row) for row in (yield _OF_DAY(chain_id=chain_id, day=now_us // _DAY_US))])
 
 
-def _room(chain_id: str, caps: DailyCaps, now_us: int) -> Op[_Room]:
-    return _Room(caps, (yield from _today(chain_id, now_us)))
+def _room(
+    chain_id: str, caps: DailyCaps, now_us: int, merchants: Iterable[str | None]
+) -> Op[_Room]:
+    today = yield from _today(chain_id, now_us)
+    return _Room(caps, today, (yield from _partners([*today, *merchants])))
+
+
+def _partners(merchants: Iterable[str | None]) -> Op[dict[str, str]]:
+    """Return the partner of each merchant."""
+    ids = {one for one in merchants if one is not None}
+    return {row[0]: row[1] for row in (yield _PARTNERS(ids=ids))}

@@ -40,9 +40,9 @@ def bytes_() -> Any:
     return Field(sa_type=LargeBinary)
 
 
-def amount() -> Any:
-    """An amount in minor units."""
-    return Field(sa_type=U256)
+def amount(*, default: str | None = None) -> Any:
+    """An amount in minor units; a `default` is what rows have that are older than the column."""
+    return Field(sa_type=U256, sa_column_kwargs={"server_default": default})
 
 
 def json_() -> Any:

@@ -56,12 +56,12 @@ class PayoutRow(Base, table=True):
 
 
 class RefundRow(Base, table=True):
-    """Money that goes back; at most once for each payment."""
+    """Money that goes back, numbered within its payment."""
 
     __tablename__ = "refund"
     __table_args__ = (
         only("status", RefundStatus),
-        Index("uq_refund_payment_id", "payment_id", unique=True),
+        Index("uq_refund_payment_id_ordinal", "payment_id", "ordinal", unique=True),
         partial("ix_refund_open", UNPAID, "created_at_us"),
     )
 
@@ -75,10 +75,13 @@ class RefundRow(Base, table=True):
     created_at_us: int = number()
     completed_at_us: int | None = number()
     version: int = number(default="1")
+    ordinal: int = number(default="1")
+    reason: str | None = text_()
+    payment_value: int = amount(default="0")
 
 
 class RefundEventRow(Base, table=True):
-    """One change of a refund's status, written with it and never again."""
+    """One change of a refund's status, written with it and never again; counted per payment."""
 
     __tablename__ = "refund_event"
     __table_args__ = (
@@ -95,3 +98,41 @@ class RefundEventRow(Base, table=True):
     tx_id: str | None = text_()
     partner_id: str = text_()
     live: bool
+    refund_id: str = text_(default="")
+
+
+class PaymentSettledRow(Base, table=True):
+    """The merchant received the money of a payment; written once, and never changed.
+
+    `after_refunds` counts the events of refunds that came before it.
+    """
+
+    __tablename__ = "payment_settled"
+    __table_args__ = (
+        # of a partner, by time
+        Index("ix_payment_settled_partner", "partner_id", "live", "at_us", "payment_id"),
+        BY_KEY,
+    )
+
+    payment_id: str = text_(key=True)
+    at_us: int = number()
+    tx_id: str | None = text_()
+    unit: str = text_()
+    value: int = amount()
+    after_refunds: int = number()
+    partner_id: str = text_()
+    live: bool
+
+
+class CoveringPayoutRow(Base, table=True):
+    """A final payout of a merchant's balance whose payments are still to be marked as settled."""
+
+    __tablename__ = "covering_payout"
+    __table_args__ = (BY_KEY,)
+
+    at_us: int = number(key=True)
+    payout_id: str = text_(key=True)
+    merchant_id: str = text_()
+    asset: str = text_()
+    value: int = amount()
+    tx_id: str | None = text_()

@@ -16,6 +16,7 @@ from florin_server.store.tables.accounts import (
     WalletAppRow,
 )
 from florin_server.store.tables.capture import CollectedRow
+from florin_server.store.tables.conditions import ReportedConditionRow
 from florin_server.store.tables.fields import METADATA
 from florin_server.store.tables.held_money import HeldMoneyRow
 from florin_server.store.tables.icons import IconRow
@@ -34,12 +35,19 @@ from florin_server.store.tables.payments import (
     PaymentEventRow,
     PaymentRow,
 )
-from florin_server.store.tables.payouts import PayoutRow, RefundEventRow, RefundRow
+from florin_server.store.tables.payouts import (
+    CoveringPayoutRow,
+    PaymentSettledRow,
+    PayoutRow,
+    RefundEventRow,
+    RefundRow,
+)
 from florin_server.store.tables.provisioning import (
     AccountToOpenRow,
     NonceAccountRow,
     OpenedAccountRow,
 )
+from florin_server.store.tables.quarantine import QuarantinedItemRow
 from florin_server.store.tables.receipts import PaymentEffectRow, ReceiptKeyRow
 from florin_server.store.tables.screening import ScreenedAddressRow, ScreeningListRow
 from florin_server.store.tables.settlement import (
@@ -80,9 +88,13 @@ issued = _table(IssuedRow)
 confirm = _table(ConfirmRow)
 refund = _table(RefundRow)
 refund_event = _table(RefundEventRow)
+payment_settled = _table(PaymentSettledRow)
+covering_payout = _table(CoveringPayoutRow)
 payment_effect = _table(PaymentEffectRow)
 receipt_key = _table(ReceiptKeyRow)
 executor_pause = _table(ExecutorPauseRow)
+quarantined_item = _table(QuarantinedItemRow)
+reported_condition = _table(ReportedConditionRow)
 screening_list = _table(ScreeningListRow)
 screened_address = _table(ScreenedAddressRow)
 lease = _table(LeaseRow)

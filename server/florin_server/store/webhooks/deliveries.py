@@ -18,6 +18,7 @@ from sqlalchemy import (
     delete,
     false,
     func,
+    null,
     or_,
     select,
     true,
@@ -25,7 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
-from florin_server.domain.payments.payment import Merchant, Payment
+from florin_server.domain.payments.payment import Option, Payment
 from florin_server.domain.webhooks import schedule
 from florin_server.domain.webhooks.endpoint import (
     BY_OWNER,
@@ -34,7 +35,7 @@ from florin_server.domain.webhooks.endpoint import (
     EndpointState,
     Waiting,
 )
-from florin_server.domain.webhooks.past import Happened
+from florin_server.domain.webhooks.snapshot import PaymentEvent
 from florin_server.store.engine.query import (
     Op,
     Row,
@@ -46,10 +47,9 @@ from florin_server.store.engine.query import (
     record,
     upsert,
 )
+from florin_server.store.payments import payments
 from florin_server.store.tables.tables import (
-    merchant,
     partner,
-    payment,
     webhook_attempt,
     webhook_delivery,
     webhook_endpoint,
@@ -84,6 +84,7 @@ _READY = (
     _end.url != "",
     or_(_end.retry_at_us <= param("now_us"), _end.retry_at_us > param("far_us")),
     ~any_of(_end.id, "busy"),
+    ~any_of(_end.partner_id, "crowded"),
 )
 _DUE = Statement(
     select(*_ENDPOINT, *_WAITING)
@@ -164,6 +165,18 @@ _AGAIN = Statement(
 _BACK = Statement(
     update(webhook_delivery).where(*_OWN).values(next_at_us=param("now_us"), claimed=false())
 )
+_SHELVE = Statement(
+    update(webhook_delivery).where(*_OWN).values(next_at_us=null(), claimed=false())
+)
+_TAKE_UP = Statement(
+    update(webhook_delivery)
+    .where(
+        _row.endpoint_id == param("endpoint"),
+        _row.payment_id == param("payment"),
+        _row.next_at_us.is_(None),
+    )
+    .values(next_at_us=param("now_us"), claimed=false())
+)
 _FREE = Statement(
     update(webhook_delivery)
     .where(_row.claimed == true(), _row.next_at_us.is_not(None))
@@ -198,8 +211,6 @@ _REST = Statement(
     .values(retry_at_us=param("rests_until"))
 )
 _ATTEMPT = Statement(upsert(webhook_attempt, "endpoint_id", "slot"))
-_PAYMENT = Statement(select(payment).where(payment.c.id == param("payment_id")))
-_MERCHANT = Statement(select(merchant).where(merchant.c.id == param("merchant_id")))
 _active = and_(_end.state == EndpointState.ACTIVE, _row.next_at_us.is_not(None))
 _figures: Select[*tuple[Any, ...]] = select(
     func.min(case((_active, _row.since_us), else_=None)), func.count()
@@ -224,11 +235,15 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What it takes to tell an endpoint of a payment: events in order, and what signs them."""
+    """What it takes to send an endpoint events of a payment: `happened` are those that wait.
+
+    The option is the one that the payment is bound to, None if there is none.
+    """
 
     payment: Payment
-    merchant: Merchant
-    happened: list[Happened]
+    option: Option | None
+    history: list[PaymentEvent]
+    happened: list[PaymentEvent]
     secrets: list[Secret]
 
 
@@ -241,21 +256,32 @@ class Policy:
 
 
 @operation
-def is_due(now_us: int, busy: Collection[str]) -> Op[bool]:
+def is_due(now_us: int, busy: Collection[str], crowded: Collection[str] = ()) -> Op[bool]:
     """True if something may be claimed."""
     far_us = now_us + schedule.LONGEST_US
-    return bool((yield _ANY(now_us=now_us, far_us=far_us, busy=list(busy))))
+    rows = yield _ANY(now_us=now_us, far_us=far_us, busy=list(busy), crowded=list(crowded))
+    return bool(rows)
 
 
 @operation
-def claim(now_us: int, lease_us: int, busy: Collection[str], limit: int) -> Op[list[Claimed]]:
-    """Claims what is due at endpoints that are not busy, a few of each.
+def claim(
+    now_us: int,
+    lease_us: int,
+    busy: Collection[str],
+    limit: int,
+    crowded: Collection[str] = (),
+) -> Op[list[Claimed]]:
+    """Claims what is due at endpoints that are not busy, of partners that are not crowded.
 
     Of an endpoint whose last attempt failed, or that never took anything, one is claimed: who
     hangs holds up no more than that.
     """
     rows = yield _DUE(
-        now_us=now_us, far_us=now_us + schedule.LONGEST_US, busy=list(busy), limit=limit
+        now_us=now_us,
+        far_us=now_us + schedule.LONGEST_US,
+        busy=list(busy),
+        crowded=list(crowded),
+        limit=limit,
     )
     cut = len(_ENDPOINT)
     found: list[Claimed] = []
@@ -295,14 +321,16 @@ def held(endpoint_id: str, payment_id: str, epoch: int) -> Op[Waiting | None]:
 def work(one: Claimed, now_us: int) -> Op[Work | None]:
     """What it takes to tell it; None if the payment is not there."""
     waiting = one.waiting
-    payments = yield _PAYMENT(payment_id=waiting.payment_id)
-    if not payments:
+    found = yield from payments.one(waiting.payment_id)
+    if found is None:
         return None
-    found = Payment(*payments[0])
-    ((*owner,),) = yield _MERCHANT(merchant_id=found.merchant_id)
-    happened = yield from events.between(found, waiting.told, waiting.newest)
+    option = None
+    if found.option_id is not None:
+        option = yield from payments.option(found.id, found.option_id)
+    history = yield from events.history(found)
+    happened = [event for event in history if waiting.told < event.place <= waiting.newest]
     kept = yield from endpoints.secrets(one.endpoint.id, now_us)
-    return Work(found, Merchant(*owner), happened, kept)
+    return Work(found, option, history, happened, kept)
 
 
 @operation
@@ -363,6 +391,18 @@ def halt(one: Claimed, reason: str, now_us: int) -> Op[None]:
     """Nothing can be told to the endpoint until somebody has done something about it."""
     yield _BACK(**_own(one.waiting), now_us=now_us)
     yield from endpoints.pause(one.endpoint.id, reason)
+
+
+@operation
+def shelve(one: Claimed) -> Op[None]:
+    """Leave what was claimed alone until the operator, or a new event, takes it up."""
+    yield _SHELVE(**_own(one.waiting))
+
+
+@operation
+def take_up(endpoint_id: str, payment_id: str, now_us: int) -> Op[None]:
+    """Part of an operation: deliver what was left alone."""
+    yield _TAKE_UP(endpoint=endpoint_id, payment=payment_id, now_us=now_us)
 
 
 @operation

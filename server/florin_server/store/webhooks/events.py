@@ -1,52 +1,97 @@
-"""Events of a payment as endpoints are told them: its own changes, and then those of its refund."""
+"""Events of a payment in the one order in which endpoints receive them.
+
+The payment's own come first, at the places that its versions are. Those of its refunds and of its
+settlement follow, in the order in which they were committed: `payment_settled` counts the events
+of refunds before it.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from collections.abc import Mapping
+from typing import Any
 
+from sqlalchemy import ColumnElement, case, func, select
+
+from florin_server.domain.money import Amount
 from florin_server.domain.payments.payment import Payment, Refund
-from florin_server.domain.webhooks.endpoint import type_of, type_of_refund
-from florin_server.domain.webhooks.past import Happened, refund_as_of
+from florin_server.domain.webhooks.endpoint import SETTLED, type_of, type_of_refund
+from florin_server.domain.webhooks.snapshot import PaymentEvent, PaymentSettlement, refund_as_of
 from florin_server.store.engine.query import Op, Statement, operation, param
-from florin_server.store.tables.tables import payment_event, refund_event
+from florin_server.store.tables.tables import payment as payment_table
+from florin_server.store.tables.tables import payment_event, payment_settled, refund_event
 from florin_server.store.tables.tables import refund as refund_table
 
-_event, _back = payment_event.c, refund_event.c
+_event, _back, _settled = payment_event.c, refund_event.c, payment_settled.c
 _EVENTS = Statement(
-    select(_event.version, _event.at_us, _event.cause, _event.status)
-    .where(
-        _event.payment_id == param("payment_id"),
-        _event.version > param("told"),
-        _event.version <= param("newest"),
-    )
+    select(_event.version, _event.at_us, _event.cause, _event.status, _event.detail)
+    .where(_event.payment_id == param("payment_id"))
     .order_by(_event.version)
 )
 _REFUND_EVENTS = Statement(
     select(_back.version, _back.status, _back.at_us, _back.tx_id, *refund_table.c)
-    .join_from(refund_event, refund_table, refund_table.c.payment_id == _back.payment_id)
-    .where(
-        _back.payment_id == param("payment_id"),
-        _back.version > param("told"),
-        _back.version <= param("newest"),
-    )
+    .join_from(refund_event, refund_table, refund_table.c.id == _back.refund_id)
+    .where(_back.payment_id == param("payment_id"))
     .order_by(_back.version)
+)
+_SETTLED = Statement(
+    select(
+        _settled.at_us, _settled.tx_id, _settled.unit, _settled.value, _settled.after_refunds
+    ).where(_settled.payment_id == param("payment_id"))
 )
 
 
+def place_of_settlement() -> ColumnElement[int]:
+    """Return the place of a payment's settlement, where both tables are joined."""
+    return payment_table.c.version + _settled.after_refunds + 1
+
+
+def place_of_refund_event() -> ColumnElement[int]:
+    """Return the place of an event of a refund; the settlement is joined if there is one."""
+    before = case((_back.version > _settled.after_refunds, 1), else_=0)
+    return payment_table.c.version + _back.version + before
+
+
+def newest_place() -> ColumnElement[int]:
+    """Return the place of a payment's newest event; the settlement is joined if there is one."""
+    refunds = (
+        select(func.coalesce(func.max(_back.version), 0))
+        .where(_back.payment_id == payment_table.c.id)
+        .correlate(payment_table)
+        .scalar_subquery()
+    )
+    return payment_table.c.version + refunds + case((_settled.payment_id.is_(None), 0), else_=1)
+
+
 @operation
-def between(payment: Payment, told: int, newest: int) -> Op[list[Happened]]:
-    """The events at places above one, up to another, in order."""
-    rows = yield _EVENTS(payment_id=payment.id, told=told, newest=newest)
-    found = [
-        Happened(version, at_us, type_of(cause, status), status)
-        for version, at_us, cause, status in rows
+def history(payment: Payment) -> Op[list[PaymentEvent]]:
+    """Return all events of a payment, in order."""
+    rows = yield _EVENTS(payment_id=payment.id)
+    events = [
+        PaymentEvent(version, at_us, type_of(cause, status), status, simulated=_amount(detail))
+        for version, at_us, cause, status, detail in rows
     ]
-    if newest <= payment.version:
-        return found
-    base = payment.version
-    rows = yield _REFUND_EVENTS(payment_id=payment.id, told=told - base, newest=newest - base)
-    for version, status, at_us, tx_id, *kept in rows:
+    if not payment.status.is_final:
+        return events
+    rows = yield _SETTLED(payment_id=payment.id)
+    after_refunds = None
+    if rows:
+        (*settlement, after_refunds) = rows[0]
+    for version, status, at_us, tx_id, *kept in (yield _REFUND_EVENTS(payment_id=payment.id)):
         then = refund_as_of(Refund(*kept), version, status, at_us, tx_id)
-        told_as = type_of_refund(status)
-        found.append(Happened(base + version, at_us, told_as, payment.status, then))
-    return found
+        place = payment.version + version
+        if after_refunds is not None and version > after_refunds:
+            place += 1
+        events.append(PaymentEvent(place, at_us, type_of_refund(status), payment.status, then))
+    if after_refunds is not None:
+        made = PaymentSettlement(*settlement)
+        place = payment.version + after_refunds + 1
+        events.append(PaymentEvent(place, made.at_us, SETTLED, payment.status, settlement=made))
+        events.sort(key=lambda event: event.place)
+    return events
+
+
+def _amount(detail: Mapping[str, Any] | None) -> Amount | None:
+    """Return what a payment would pay whose processing was simulated."""
+    if detail is None or "unit" not in detail:
+        return None
+    return Amount(detail["unit"], int(detail["value"]))

@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, case, false, literal, or_, select
 from sqlalchemy.dialects.postgresql import Insert
 
 from florin_server.store.engine.query import Op, Statement, any_of, insert, operation, param
-from florin_server.store.tables.tables import payment, refund, webhook_delivery, webhook_endpoint
+from florin_server.store.tables.tables import (
+    payment,
+    payment_settled,
+    webhook_delivery,
+    webhook_endpoint,
+)
+from florin_server.store.webhooks import events
 
 _COLUMNS = [column.name for column in webhook_delivery.c]
 _end, _row = webhook_endpoint.c, webhook_delivery.c
 
 
 def _rows(
-    place: ColumnElement[int],
-    at_us: ColumnElement[int],
-    which: ColumnElement[bool],
-    *joined: tuple[Any, ColumnElement[bool]],
+    first: ColumnElement[int], at_us: ColumnElement[int], which: ColumnElement[bool]
 ) -> Insert:
-    """What every endpoint that may hear of payments is to be told of the event at their places."""
-    found = select(
-        *(_end.id, payment.c.id, place - 1, place),
-        *(literal(0), at_us, at_us, false(), literal(0)),
-        *(literal(-1), literal("")),
-    ).join_from(
-        payment,
-        webhook_endpoint,
-        or_(_end.owner == payment.c.merchant_id, _end.owner == payment.c.partner_id),
+    """Select what is queued for endpoints of payments: from a place on, up to the newest one."""
+    found = (
+        select(
+            *(_end.id, payment.c.id, first - 1, events.newest_place()),
+            *(literal(0), at_us, at_us, false(), literal(0)),
+            *(literal(-1), literal("")),
+        )
+        .join_from(
+            payment,
+            webhook_endpoint,
+            or_(_end.owner == payment.c.merchant_id, _end.owner == payment.c.partner_id),
+        )
+        .outerjoin(payment_settled, payment_settled.c.payment_id == payment.c.id)
+        # ids of merchants may be chosen, so an owner alone proves nothing
+        .where(which, _end.partner_id == payment.c.partner_id, _end.live == payment.c.live)
     )
-    for table, on in joined:
-        found = found.join(table, on)
-    # ids of merchants may be chosen, so an owner alone proves nothing
-    found = found.where(which, _end.partner_id == payment.c.partner_id, _end.live == payment.c.live)
     # whoever locks rows locks them in the same order
     ordered = found.order_by(_end.id, payment.c.id)
     return insert(webhook_delivery).from_select(_COLUMNS, ordered)
@@ -56,24 +60,29 @@ def _told(new: Insert) -> Statement:
     )
 
 
+# a settlement by the paying transaction is queued with the success
 _TELL = _told(_rows(payment.c.version, payment.c.updated_at_us, any_of(payment.c.id, "ids")))
+_TELL_SETTLED = _told(
+    _rows(events.newest_place(), payment_settled.c.at_us, any_of(payment.c.id, "ids"))
+)
 _TELL_REFUND = _told(
-    _rows(
-        payment.c.version + refund.c.version,
-        param("at_us", BigInteger),
-        payment.c.id == param("payment_id"),
-        (refund, refund.c.payment_id == payment.c.id),
-    )
+    _rows(events.newest_place(), param("at_us", BigInteger), payment.c.id == param("payment_id"))
 )
 
 
 @operation
 def tell(payment_ids: Collection[str]) -> Op[None]:
-    """Part of an operation: the newest change of payments is to be told to whoever wants it."""
+    """Part of an operation: queue the newest changes of payments for their endpoints."""
     yield _TELL(ids=payment_ids)
 
 
 @operation
+def tell_settled(payment_ids: Collection[str]) -> Op[None]:
+    """Part of an operation: queue the settlements of payments, which are locked."""
+    yield _TELL_SETTLED(ids=payment_ids)
+
+
+@operation
 def tell_refund(payment_id: str, at_us: int) -> Op[None]:
-    """Part of an operation: the newest change of a payment's refund is to be told, after them."""
+    """Part of an operation: queue the newest change of a locked payment's refunds."""
     yield _TELL_REFUND(payment_id=payment_id, at_us=at_us)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Text, and_, case, false, func, literal, or_, select
 
 from florin_server.domain.payments.state import CREATED
-from florin_server.domain.webhooks.endpoint import Endpoint
+from florin_server.domain.webhooks.endpoint import SETTLED, Endpoint
 from florin_server.store.engine.columns import Words
 from florin_server.store.engine.query import (
     Op,
@@ -27,10 +28,11 @@ from florin_server.store.engine.query import (
 from florin_server.store.tables.tables import (
     payment,
     payment_event,
-    refund,
+    payment_settled,
     refund_event,
     webhook_delivery,
 )
+from florin_server.store.webhooks import events
 
 # payments that one page looks at, and what waits for an endpoint when no more are added
 PAGE = 200
@@ -61,9 +63,10 @@ _AGAIN = Statement(
         },
     )
 )
-_PLACES: Select[Row] = select(
-    payment.c.id, payment.c.version + func.coalesce(refund.c.version, 0)
-).outerjoin_from(payment, refund, refund.c.payment_id == payment.c.id)
+_done = payment_settled.c
+_PLACES: Select[Row] = select(payment.c.id, events.newest_place()).outerjoin_from(
+    payment, payment_settled, _done.payment_id == payment.c.id
+)
 _PLACE = Statement(_PLACES.where(payment.c.id == param("payment_id")))
 _OF_OWNER = (
     payment.c.partner_id == param("partner"),
@@ -86,17 +89,25 @@ def _page(*owner: ColumnElement[bool]) -> Statement:
 _OF_PARTNER = _page(_OF_OWNER[0], _OF_OWNER[1])
 _OF_MERCHANT = _page(payment.c.merchant_id == param("merchant", Text))
 _back = refund_event.c
-_REFUNDED = Statement(
-    select(_back.at_us, _back.payment_id)
-    .where(
-        _back.partner_id == param("partner"),
-        _back.live == param("is_live"),
-        _back.at_us >= param("from_us"),
-        or_(_back.at_us > param("from_us"), _back.payment_id > param("after")),
+
+
+def _later(table: Any) -> Statement:
+    """Select one page of what happened to payments of a partner that had ended."""
+    return Statement(
+        select(table.c.at_us, table.c.payment_id)
+        .where(
+            table.c.partner_id == param("partner"),
+            table.c.live == param("is_live"),
+            table.c.at_us >= param("from_us"),
+            or_(table.c.at_us > param("from_us"), table.c.payment_id > param("after")),
+        )
+        .order_by(table.c.at_us, table.c.payment_id)
+        .limit(param("limit"))
     )
-    .order_by(_back.at_us, _back.payment_id)
-    .limit(param("limit"))
-)
+
+
+_REFUNDED = _later(refund_event)
+_SETTLED = _later(payment_settled)
 _event = payment_event.c
 _FIRST = Statement(
     select(_event.payment_id, func.min(_event.version))
@@ -108,14 +119,20 @@ _FIRST = Statement(
     .group_by(_event.payment_id)
 )
 _FIRST_OF_REFUND = Statement(
-    select(_back.payment_id, func.min(payment.c.version + _back.version))
+    select(_back.payment_id, func.min(events.place_of_refund_event()))
     .join_from(refund_event, payment, payment.c.id == _back.payment_id)
+    .outerjoin(payment_settled, _done.payment_id == _back.payment_id)
     .where(
         any_of(_back.payment_id, "ids"),
         _back.at_us >= param("since_us"),
         any_of(_back.status, "statuses"),
     )
     .group_by(_back.payment_id)
+)
+_SETTLEMENT = Statement(
+    select(_done.payment_id, events.place_of_settlement())
+    .join_from(payment_settled, payment, payment.c.id == _done.payment_id)
+    .where(any_of(_done.payment_id, "ids"), _done.at_us >= param("since_us"))
 )
 _WAITING = Statement(
     select(func.count()).select_from(
@@ -131,7 +148,8 @@ _WAITING = Statement(
 class Asked:
     """Events since a time, of types of EVENT_TYPES, in pages.
 
-    Payments above the id `oldest` are looked through, and older ones that were refunded since.
+    Payments above the id `oldest` are looked through, and older ones that were refunded or settled
+    since.
     `narrow` if the endpoint hears of more types than these.
     """
 
@@ -143,10 +161,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far the pages came: the last payment, and when its refund changed, in the second part."""
+    """How far the pages came: the last payment, and in the second part when it changed later."""
 
     payment_id: str
-    refunds_us: int | None = None
+    later_us: int | None = None
 
 
 @operation
@@ -175,10 +193,10 @@ def page(
     None once there are no more pages.
     """
     following: Place | None
-    if after.refunds_us is None:
+    if after.later_us is None:
         ids, following = yield from _payments(endpoint, after)
     else:
-        ids, following = yield from _refunded(endpoint, asked, after)
+        ids, following = yield from _changed_later(endpoint, asked, after)
     first = (yield from _first(ids, asked)) if ids else {}
     if not first:
         return 0, following
@@ -210,27 +228,32 @@ def _payments(endpoint: Endpoint, after: Place) -> Op[tuple[list[str], Place]]:
     return ids, Place(ids[-1]) if len(ids) == PAGE else Place("", 0)
 
 
-def _refunded(endpoint: Endpoint, asked: Asked, after: Place) -> Op[tuple[list[str], Place | None]]:
+def _changed_later(
+    endpoint: Endpoint, asked: Asked, after: Place
+) -> Op[tuple[list[str], Place | None]]:
     """Payments of the partner before the oldest that was looked through.
 
     A place holds the id of one: nobody may be told those of others.
     """
-    from_us, after_id = after.refunds_us or 0, after.payment_id
+    from_us, after_id = after.later_us or 0, after.payment_id
     if from_us < asked.since_us:
         from_us, after_id = asked.since_us, ""
-    rows = yield _REFUNDED(
-        partner=endpoint.partner_id,
-        is_live=endpoint.live,
-        from_us=from_us,
-        after=after_id,
-        limit=PAGE,
-    )
+    page = {
+        "partner": endpoint.partner_id,
+        "is_live": endpoint.live,
+        "from_us": from_us,
+        "after": after_id,
+        "limit": PAGE,
+    }
+    refunded = yield _REFUNDED(**page)
+    settled = yield _SETTLED(**page)
+    rows = sorted({*refunded, *settled})[:PAGE]
     ids = sorted({payment_id for _, payment_id in rows if payment_id <= asked.oldest})
     return ids, Place(rows[-1][1], rows[-1][0]) if len(rows) == PAGE else None
 
 
 def _first(ids: Collection[str], asked: Asked) -> Op[dict[str, int]]:
-    """The place of the first event since the time, of those payments that have one."""
+    """Return the place of the first event since the time, of those payments that have one."""
     named: dict[str, list[str]] = {"payment": [], "refund": []}
     for one_ in asked.types:
         subject, _, status = one_.partition(".")
@@ -239,8 +262,12 @@ def _first(ids: Collection[str], asked: Asked) -> Op[dict[str, int]]:
     since_us = asked.since_us
     rows = yield _FIRST(ids=ids, since_us=since_us, made=made, statuses=named["payment"])
     backs = yield _FIRST_OF_REFUND(ids=ids, since_us=since_us, statuses=named["refund"])
-    # what a payment went through comes before its refund
-    return {**dict(backs), **dict(rows)}
+    wanted = SETTLED in asked.types
+    settlements = (yield _SETTLEMENT(ids=ids, since_us=since_us)) if wanted else []
+    first: dict[str, int] = {}
+    for payment_id, place in (*rows, *backs, *settlements):
+        first[payment_id] = min(place, first.get(payment_id, place))
+    return first
 
 
 def _owner(endpoint: Endpoint) -> Params:

@@ -15,6 +15,7 @@ from florin_gateway.plain import PlainAnswer
 
 from florin_server.domain.capture.buyer_data import ADDRESS_CHARS_MAX, NAME_CHARS_MAX, Fault
 from florin_server.domain.errors import Code
+from florin_server.domain.text import escape_unsafe_texts
 from florin_server.web.capture.countries import options
 from florin_server.web.language import words
 from florin_server.web.notice import waiting
@@ -165,6 +166,6 @@ def _html(
         words=words(look.language, NOUN),
         theme=theme,
         style=chosen,
-        message="" if message is None else orjson.dumps(message).decode(),
+        message="" if message is None else orjson.dumps(escape_unsafe_texts(message)).decode(),
         **values,
     )

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from florin_gateway import jsonscan
 from florin_gateway.errors import RefusedError
@@ -23,6 +22,7 @@ from florin_server.flows.app import App
 from florin_server.flows.capture import forms
 from florin_server.web.capture import page
 from florin_server.web.language import LANGUAGES, spoken
+from florin_server.web.origin import is_own_form
 from florin_server.web.refusal import refusal
 from florin_server.web.theme import VARIABLES_CHARS_MAX
 
@@ -31,8 +31,6 @@ PATH = "/collect"
 _BODY_BYTES_MAX = 64 * 1024
 _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
-# a browser says from where a form was sent; what it calls `none` the user began
-_OWN_SITES = frozenset({"same-origin", "none"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,7 @@ async def _filled(
     today = datetime.fromtimestamp(app.clock.now_us() // 1_000_000, UTC).date()
     return page.Form(
         merchant=form.merchant.name,
-        icon=await app.icons.address(form.merchant.icon_url),
+        icon=await app.icons.address(form.merchant.icon_url, form.merchant.partner_id),
         token=token,
         live=form.payment.live,
         days=app.settings.capture.retention_days,
@@ -166,22 +164,12 @@ def _count(app: App, request: PlainRequest, refused: FlorinError) -> None:
             raise refusal(over) from over
 
 
-def _header(request: PlainRequest, name: bytes) -> str:
-    return next((value.decode("latin-1") for key, value in request.headers if key == name), "")
-
-
 def _check_site(app: App, request: PlainRequest) -> None:
-    """Refuses what another site sent; FlorinError(unauthorized).
+    """Refuse what another site sent; FlorinError(unauthorized).
 
-    The page keeps its address to itself, so that some browsers say `null` for its origin.
+    Wallets' own programs say nothing of a site; the token of the form is their proof.
     """
-    site, origin = _header(request, b"sec-fetch-site"), _header(request, b"origin")
-    foreign = site not in {"", *_OWN_SITES}
-    if origin not in {"", "null"}:
-        found = urlsplit(origin)
-        own = found.netloc == _header(request, b"host") or found.hostname in app.links.hosts
-        foreign = foreign or not own
-    if foreign:
+    if is_own_form(request, app.links.hosts) is False:
         raise FlorinError(Code.UNAUTHORIZED, "This form was sent by another site")
 
 
@@ -189,7 +177,7 @@ def _read(app: App, request: PlainRequest) -> _Sent:
     """What was sent, in either form; RefusedError or FlorinError(params_validation)."""
     if len(request.body) > _BODY_BYTES_MAX:
         raise RefusedError(413, Code.INVALID_PARAMS, "The body is too large")
-    kind = _header(request, b"content-type").partition(";")[0].strip().lower() or _JSON
+    kind = request.header(b"content-type").partition(";")[0].strip().lower() or _JSON
     if kind == _FORM:
         return _read_form(app, request)
     if kind != _JSON:
@@ -225,7 +213,7 @@ def _read_form(app: App, request: PlainRequest) -> _Sent:
 
 
 def _wants_page(request: PlainRequest) -> bool:
-    return "text/html" in _header(request, b"accept")
+    return "text/html" in request.header(b"accept")
 
 
 def _pairs(body: bytes) -> Sequence[tuple[str, str]]:

@@ -1,12 +1,14 @@
 """Charts of payments: what templates draw as bars, and write as a table beside them.
 
-They are of rows that the API listed, and of nothing else. Days are in UTC.
+They are of rows that the API listed, and of nothing else. Days are in UTC. Amounts of different
+units are never added: each unit has a chart of its own, up to a number of charts, and a total.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -14,6 +16,7 @@ from typing import Final
 
 from florin.v1 import listing_pb2, money_pb2, payment_pb2
 
+from florin_server.flows.payments.lists import Phases
 from florin_server.web.language import words
 
 WIDTH: Final = 640
@@ -23,8 +26,11 @@ _GAP = 0.25
 _WORDS = words("en", "site")
 _SUCCEEDED = payment_pb2.PAYMENT_STATUS_SUCCEEDED
 _SHARE = 0.95
+# units that are drawn, those of most payments first; totals list all of them
+UNITS_DRAWN: Final = 4
 
 Rows = Sequence[listing_pb2.PaymentRow]
+Pick = Callable[[listing_pb2.PaymentRow], money_pb2.Amount | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,41 +70,50 @@ class _Figure:
     told: Sequence[str]
 
 
-def charts(rows: Rows, now_us: int, days: int) -> list[Chart]:
-    """Volume, success, time and fees of the days up to now."""
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The sum of all days in one unit: `name` is Volume or Fees, `payments` have such an amount."""
+
+    name: str
+    unit: str
+    payments: int
+    amount: str
+
+
+def charts(rows: Rows, phases: Mapping[str, Phases], now_us: int, days: int) -> list[Chart]:
+    """Return volume, success, times and fees of the days up to now.
+
+    `phases` has the times of rows by payment id.
+    """
+    grouped = _by_day(rows, now_us, days)
+    shown = [row for rows_of_day in grouped.values() for row in rows_of_day]
+    return [
+        *_sums(_VOLUME, shown, grouped, _amount_of),
+        _success(grouped),
+        _time(_FINALITY, grouped, lambda row: _finality_s(phases.get(row.payment_id))),
+        _time(_PAY, grouped, lambda row: _pay_s(row, phases.get(row.payment_id))),
+        *_sums(_FEES, shown, grouped, _fee_of),
+    ]
+
+
+def totals(rows: Rows, now_us: int, days: int) -> list[Total]:
+    """Return volume and fees of the days up to now, a total for each unit, the most used first."""
+    grouped = _by_day(rows, now_us, days)
+    shown = [row for rows_of_day in grouped.values() for row in rows_of_day]
+    return [
+        Total(named.title, _name_of(unit), count, _sum_of(unit, _amounts(shown, pick)))
+        for named, pick in ((_VOLUME, _amount_of), (_FEES, _fee_of))
+        for unit, count in _units(shown, pick)
+    ]
+
+
+def _by_day(rows: Rows, now_us: int, days: int) -> Mapping[date, Rows]:
     today = datetime.fromtimestamp(now_us / 1_000_000, UTC).date()
     span = [today - timedelta(days=days - 1 - n) for n in range(days)]
     by_day: dict[date, list[listing_pb2.PaymentRow]] = defaultdict(list)
     for row in rows:
         by_day[row.created_at.ToDatetime(UTC).date()].append(row)
-    grouped = {day: by_day.get(day, []) for day in span}
-    return [_volume(rows, grouped), _success(grouped), _time(grouped), _fees(rows, grouped)]
-
-
-def _volume(rows: Rows, days: Mapping[date, Rows]) -> Chart:
-    asked = _asked(rows)
-    symbol = asked.display.asset_symbol
-    return _sums(
-        _Named("volume", "Volume", "What succeeded payments asked for"),
-        days,
-        asked,
-        lambda row: _amount_of(row) if _amount_of(row).unit == asked.unit else None,
-        symbol,
-    )
-
-
-def _fees(rows: Rows, days: Mapping[date, Rows]) -> Chart:
-    units = Counter(row.fees.total.unit for row in rows if row.HasField("fees"))
-    unit = units.most_common(1)[0][0] if units else ""
-    totals = [row.fees.total for row in rows if row.HasField("fees")]
-    of = next((one for one in totals if one.unit == unit), money_pb2.Amount())
-    return _sums(
-        _Named("fees", "Fees", "What the operator kept of succeeded payments"),
-        days,
-        of,
-        lambda row: row.fees.total if row.fees.total.unit == unit else None,
-        of.display.asset_symbol,
-    )
+    return {day: by_day.get(day, []) for day in span}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,22 +123,78 @@ class _Named:
     tells: str
 
 
-def _sums(
-    named: _Named,
-    days: Mapping[date, Rows],
-    of: money_pb2.Amount,
-    pick: Callable[[listing_pb2.PaymentRow], money_pb2.Amount | None],
-    symbol: str,
+_VOLUME: Final = _Named("volume", "Volume", "What succeeded payments asked for")
+_FEES: Final = _Named("fees", "Fees", "What the operator kept of succeeded payments")
+_FINALITY: Final = _Named(
+    "finality",
+    "Time to finality",
+    "From the accepted confirm of a payment to its success: half of them, and, as a line, 95 of "
+    "100, took no longer",
+)
+_PAY: Final = _Named(
+    "pay",
+    "Time to pay",
+    "From the creation of a payment to its success, the buyer's own time included: half of them, "
+    "and, as a line, 95 of 100, took no longer",
+)
+
+
+def _amounts(rows: Iterable[listing_pb2.PaymentRow], pick: Pick) -> list[money_pb2.Amount]:
+    """Return the amounts of succeeded payments, of those that have one."""
+    picked = (pick(row) for row in rows if row.status == _SUCCEEDED)
+    return [amount for amount in picked if amount is not None and amount.unit]
+
+
+def _units(rows: Rows, pick: Pick) -> list[tuple[money_pb2.Amount, int]]:
+    """Return an amount in each unit with the number of payments, the most used unit first."""
+    amounts = _amounts(rows, pick)
+    counts = Counter(amount.unit for amount in amounts)
+    examples = {amount.unit: amount for amount in amounts}
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [(examples[unit], count) for unit, count in ordered]
+
+
+def _name_of(amount: money_pb2.Amount) -> str:
+    """Return the ticker, of a token with its network: two networks have two units."""
+    display = amount.display
+    network = f" ({display.network_name})" if display.HasField("network_name") else ""
+    return f"{display.asset_symbol}{network}"
+
+
+def _total(unit: money_pb2.Amount, amounts: Iterable[money_pb2.Amount]) -> Decimal:
+    total = sum(int(one.value or 0) for one in amounts if one.unit == unit.unit)
+    return Decimal(total).scaleb(-unit.display.decimals)
+
+
+def _sum_of(unit: money_pb2.Amount, amounts: Iterable[money_pb2.Amount]) -> str:
+    return _WORDS.amount(_total(unit, amounts), unit.display.asset_symbol)
+
+
+def _sums(named: _Named, rows: Rows, days: Mapping[date, Rows], pick: Pick) -> list[Chart]:
+    """Return a chart for each of the units that most payments have; without payments, one."""
+    units = [unit for unit, _ in _units(rows, pick)]
+    if not units:
+        figures = {day: _Figure(0, None, ("0",)) for day in days}
+        return [_drawn(named, (named.title,), figures, "")]
+    return [
+        _chart_of(named, place, unit, days, pick)
+        for place, unit in enumerate(units[:UNITS_DRAWN], start=1)
+    ]
+
+
+def _chart_of(
+    named: _Named, place: int, unit: money_pb2.Amount, days: Mapping[date, Rows], pick: Pick
 ) -> Chart:
-    """Sums of exact amounts in one unit; floats draw and nothing else."""
+    """Return sums of exact amounts in one unit by day; floats draw and nothing else."""
     figures = {}
     for day, rows in days.items():
-        picked = [pick(row) for row in rows if row.status == _SUCCEEDED]
-        total = sum(int(one.value) for one in picked if one is not None and one.value)
-        whole = Decimal(total).scaleb(-of.display.decimals)
-        told = _WORDS.amount(whole, symbol) if symbol else "0"
-        figures[day] = _Figure(float(whole), None, (told,))
-    return _drawn(named, (f"{named.title} {symbol}".strip(),), figures, symbol)
+        amounts = _amounts(rows, pick)
+        whole = _total(unit, amounts)
+        figures[day] = _Figure(float(whole), None, (_sum_of(unit, amounts),))
+    title = f"{named.title} in {_name_of(unit)}"
+    one = _Named(f"{named.name}-{place}", title, named.tells)
+    symbol = unit.display.asset_symbol
+    return _drawn(one, (f"{named.title} {symbol}",), figures, symbol)
 
 
 def _success(days: Mapping[date, Rows]) -> Chart:
@@ -138,19 +209,18 @@ def _success(days: Mapping[date, Rows]) -> Chart:
     return _drawn(named, ("Success rate", "Payments"), figures, "%", top=100)
 
 
-def _time(days: Mapping[date, Rows]) -> Chart:
+def _time(
+    named: _Named,
+    days: Mapping[date, Rows],
+    took_s: Callable[[listing_pb2.PaymentRow], float | None],
+) -> Chart:
     figures = {}
     for day, rows in days.items():
-        took = sorted(_took_s(row) for row in rows if row.status == _SUCCEEDED)
-        half, most = _at(took, 0.5), _at(took, _SHARE)
+        times = (took_s(row) for row in rows if row.status == _SUCCEEDED)
+        ordered = sorted(time for time in times if time is not None)
+        half, most = _at(ordered, 0.5), _at(ordered, _SHARE)
         told = ["" if one is None else f"{one:.1f} s" for one in (half, most)]
         figures[day] = _Figure(half, most, told)
-    named = _Named(
-        "time",
-        "Time to finality",
-        "From the creation of a payment to its success: half of them, and, as a line, 95 of 100, "
-        "took no longer",
-    )
     return _drawn(named, ("Half", "95 of 100"), figures, "s")
 
 
@@ -185,25 +255,30 @@ def _drawn(
     return Chart(named.name, named.title, named.tells, columns, top_told, bars)
 
 
-def _asked(rows: Rows) -> money_pb2.Amount:
-    """An amount in the unit that most payments ask for; empty without payments."""
-    units = Counter(_amount_of(row).unit for row in rows)
-    if not units:
-        return money_pb2.Amount()
-    unit = units.most_common(1)[0][0]
-    return next(_amount_of(row) for row in rows if _amount_of(row).unit == unit)
-
-
 def _amount_of(row: listing_pb2.PaymentRow) -> money_pb2.Amount:
     return row.fiat_amount if row.HasField("fiat_amount") else row.token_amount
 
 
-def _took_s(row: listing_pb2.PaymentRow) -> float:
-    return float(row.last_updated_at.ToMicroseconds() - row.created_at.ToMicroseconds()) / 1e6
+def _fee_of(row: listing_pb2.PaymentRow) -> money_pb2.Amount | None:
+    return row.fees.total if row.HasField("fees") else None
+
+
+def _finality_s(phases: Phases | None) -> float | None:
+    """Return the seconds from the accepted confirm to the success; None without either."""
+    if phases is None or phases.accepted_us is None or phases.succeeded_us is None:
+        return None
+    return (phases.succeeded_us - phases.accepted_us) / 1e6
+
+
+def _pay_s(row: listing_pb2.PaymentRow, phases: Phases | None) -> float | None:
+    """Return the seconds from the creation to the success; None without one."""
+    if phases is None or phases.succeeded_us is None:
+        return None
+    return float(phases.succeeded_us - row.created_at.ToMicroseconds()) / 1e6
 
 
 def _at(ordered: Sequence[float], share: float) -> float | None:
-    """The value that a share of them does not exceed."""
+    """Return the smallest value that so large a share of them does not exceed."""
     if not ordered:
         return None
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from florin.v1 import listing_pb2, payment_pb2
+from florin.v1 import listing_pb2, money_pb2, payment_pb2, refund_pb2
 from florin_gateway.plain import PlainAnswer
 
 from florin_server.domain.errors import invalid
+from florin_server.domain.text import csv_cell
 from florin_server.web.console.fields import Form, chosen, grouped, moment
 from florin_server.web.console.site import Visit
 from florin_server.web.console.view import PAYMENT_STATES, Show
@@ -33,13 +34,15 @@ _DIRECTIONS = {
     "desc": listing_pb2.SORT_DIRECTION_DESC,
     "asc": listing_pb2.SORT_DIRECTION_ASC,
 }
-# programs for tables take cells that begin so for something to compute
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# names are stable and in docs/console.md; new columns come at the end
 _COLUMNS = (
-    *("payment_id", "merchant_id", "merchant", "reference_id", "status", "live", "asked"),
-    *("paid", "fee", "payer", "wallet", "network", "transaction", "refund", "created_at"),
-    "last_updated_at",
+    *("payment_id", "merchant_id", "merchant", "reference_id", "status", "live"),
+    *("amount", "currency", "asset_amount", "asset", "asset_id", "rate", "fee", "net"),
+    *("refund_status", "refund_amount", "refunded_at"),
+    *("payer", "wallet", "network", "transaction", "created_at", "last_updated_at", "settled_at"),
+    "refunds",
 )
+_RATE_PLACES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,8 @@ def table(show: Show, rows: Iterable[listing_pb2.PaymentRow]) -> PlainAnswer:
 
 
 def _values(show: Show, row: listing_pb2.PaymentRow) -> list[str]:
-    refund = show.state("refund", row.refund.status) if row.HasField("refund") else ""
+    asked = row.fiat_amount if row.HasField("fiat_amount") else row.token_amount
+    asset = row.token_amount
     return [
         row.payment_id,
         row.merchant_id,
@@ -136,20 +140,73 @@ def _values(show: Show, row: listing_pb2.PaymentRow) -> list[str]:
         row.reference_id,
         show.state("payment", row.status),
         str(row.live).lower(),
-        show.amount(row.fiat_amount if row.HasField("fiat_amount") else row.token_amount),
-        show.amount(row.token_amount),
-        show.amount(row.fees.total),
+        _decimal(asked),
+        asked.display.asset_symbol,
+        _decimal(asset),
+        asset.display.asset_symbol,
+        asset.unit.removeprefix("caip19/"),
+        _rate(row),
+        *_fee_and_net(row),
+        *_refund(show, row),
         row.buyer.account_caip10,
         row.buyer.account_provider_name,
         row.transaction.network_id,
         row.transaction.hash,
-        refund,
         show.iso(row.created_at),
         show.iso(row.last_updated_at),
+        show.iso(row.settled_at) if row.HasField("settled_at") else "",
+        "; ".join(_describe_refund(show, refund) for refund in row.refunds),
     ]
 
 
+def _decimal(amount: money_pb2.Amount) -> str:
+    """Return an amount in whole units as a plain number, all its decimals exact; empty if unset."""
+    if not amount.unit or not amount.value.isascii() or not amount.value.isdecimal():
+        return ""
+    return _in_units(int(amount.value), amount.display.decimals)
+
+
+def _in_units(minor: int, decimals: int) -> str:
+    sign, digits = "-" if minor < 0 else "", str(abs(minor)).zfill(decimals + 1)
+    return sign + (f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits)
+
+
+def _rate(row: listing_pb2.PaymentRow) -> str:
+    """Return the currency per whole unit of the asset that was paid; empty without both."""
+    asked, paid = row.fiat_amount, row.token_amount
+    if not row.HasField("buyer") or not asked.value.isdecimal() or not paid.value.isdecimal():
+        return ""
+    if not int(paid.value):
+        return ""
+    # minor units of currency per minor unit of asset, moved by the difference of decimals
+    shift = paid.display.decimals - asked.display.decimals + _RATE_PLACES
+    top, bottom = int(asked.value) * 10 ** max(shift, 0), int(paid.value) * 10 ** max(-shift, 0)
+    return _in_units((2 * top + bottom) // (2 * bottom), _RATE_PLACES)
+
+
+def _fee_and_net(row: listing_pb2.PaymentRow) -> tuple[str, str]:
+    """Return what the operator keeps and what is left, in the asset; empty before the success."""
+    paid, fee = row.token_amount, row.fees.total
+    if row.status != payment_pb2.PAYMENT_STATUS_SUCCEEDED or not paid.value.isdecimal():
+        return "", ""
+    decimals, kept = paid.display.decimals, int(fee.value) if fee.value.isdecimal() else 0
+    return _in_units(kept, decimals), _in_units(int(paid.value) - kept, decimals)
+
+
+def _refund(show: Show, row: listing_pb2.PaymentRow) -> tuple[str, str, str]:
+    """Return the state of the refunds, what they give back in the asset, and the newest end."""
+    summary = show.refunds(row)
+    if summary is None:
+        return "", "", ""
+    ends = [one.completed_at for one in row.refunds if one.HasField("completed_at")]
+    newest = max(ends, key=lambda end: (end.seconds, end.nanos), default=None)
+    return summary.state, _decimal(summary.amount), "" if newest is None else show.iso(newest)
+
+
+def _describe_refund(show: Show, refund: refund_pb2.Refund) -> str:
+    return f"{refund.refund_id} {show.state('refund', refund.status)} {_decimal(refund.amount)}"
+
+
 def _cell(value: Any) -> str:
-    """A text as a cell that computes nothing."""
-    text = str(value).replace("\u00a0", " ")
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    """Return a value as a cell that computes nothing."""
+    return csv_cell(str(value).replace("\u00a0", " "))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from florin.v1 import (
     account_pb2,
@@ -21,7 +21,15 @@ from florin_server.web.console import login
 from florin_server.web.console.calls import Calls
 from florin_server.web.console.merchant import create, merchants, overview, payment, webhooks
 from florin_server.web.console.merchant import payments as own_payments
-from florin_server.web.console.operator import accounts, books, held, payments, payouts, status
+from florin_server.web.console.operator import (
+    accounts,
+    books,
+    held,
+    payments,
+    payouts,
+    quarantine,
+    status,
+)
 from florin_server.web.console.operator import webhooks as all_webhooks
 from florin_server.web.console.session import Session, Sessions
 from florin_server.web.console.site import ROOT, Page, Realm, Site
@@ -50,7 +58,7 @@ _MERCHANT_TELLS: Mapping[str, Page] = {
     f"{own_payments.PATH}/rows": own_payments.rows,
     f"{payment.PATH}/events": payment.events,
 }
-_MERCHANT_WRITES: Mapping[str, Page] = {
+MERCHANT_WRITES: Mapping[str, Page] = {
     create.PATH: create.create,
     f"{payment.PATH}/refund": payment.refund,
     f"{payment.PATH}/cancel": payment.cancel,
@@ -60,7 +68,7 @@ _MERCHANT_WRITES: Mapping[str, Page] = {
     f"{merchants.ONE}/destinations/{{settlement_id}}/remove": merchants.remove,
 }
 # of RPCs that know no form by its id
-_MERCHANT_WRITES_ONCE: Mapping[str, Page] = {
+MERCHANT_WRITES_ONCE: Mapping[str, Page] = {
     webhooks.PATH: webhooks.create,
     f"{webhooks.ONE}/pause": webhooks.pause,
     f"{webhooks.ONE}/rotate": webhooks.rotate,
@@ -68,6 +76,18 @@ _MERCHANT_WRITES_ONCE: Mapping[str, Page] = {
     f"{webhooks.ONE}/replay": webhooks.replay,
     f"{webhooks.ONE}/replay-since": webhooks.replay_since,
 }
+# these take a sign-in of the last ten minutes: money goes elsewhere, or who is told
+MERCHANT_FRESH = frozenset(
+    {
+        f"{payment.PATH}/refund",
+        f"{merchants.ONE}/destinations",
+        f"{merchants.ONE}/destinations/{{settlement_id}}/change",
+        f"{merchants.ONE}/destinations/{{settlement_id}}/remove",
+        webhooks.PATH,
+        f"{webhooks.ONE}/rotate",
+        f"{webhooks.ONE}/remove",
+    }
+)
 _OPERATOR_READS: Mapping[str, Page] = {
     ROOT: status.show,
     payments.PATH: payments.show,
@@ -76,19 +96,22 @@ _OPERATOR_READS: Mapping[str, Page] = {
     payments.ONE: payments.one,
     payouts.PATH: payouts.show,
     held.PATH: held.show,
+    quarantine.PATH: quarantine.show,
     books.PATH: books.show,
     accounts.PATH: accounts.show,
     all_webhooks.PATH: all_webhooks.show,
     all_webhooks.ONE: all_webhooks.one,
 }
 _OPERATOR_TELLS: Mapping[str, Page] = {f"{payments.PATH}/rows": payments.rows}
-_OPERATOR_WRITES: Mapping[str, Page] = {
+OPERATOR_WRITES: Mapping[str, Page] = {
     f"{ROOT}/executors/pause": status.pause,
     f"{ROOT}/executors/resume": status.resume,
     f"{payouts.PATH}/new": payouts.create,
     f"{payouts.PATH}/refuse": payouts.refuse,
     f"{payouts.PATH}/resolve": payouts.resolve,
     f"{held.PATH}/resolve": held.resolve,
+    f"{quarantine.PATH}/retry": quarantine.retry,
+    f"{quarantine.PATH}/resolve": quarantine.resolve,
     f"{books.PATH}/difference": books.book,
     f"{accounts.PATH}/partners": accounts.create_partner,
     f"{accounts.PATH}/partners/status": accounts.set_partner,
@@ -97,6 +120,7 @@ _OPERATOR_WRITES: Mapping[str, Page] = {
     f"{accounts.PATH}/wallets/revoke": accounts.revoke_wallet,
     f"{all_webhooks.ONE}/pause": all_webhooks.pause,
 }
+OPERATOR_FRESH = frozenset(OPERATOR_WRITES) - {f"{all_webhooks.ONE}/pause"}
 
 
 def of_merchants(app: App, proving: Backend, proven: Backend, key: bytes) -> Routes:
@@ -131,9 +155,11 @@ def of_merchants(app: App, proving: Backend, proven: Backend, key: bytes) -> Rou
     )
     site = Site(app, realm, Calls(proven, _MERCHANT), _sessions(app, "console", key))
     once = {
-        ("POST", path): site.writes(page, once=True) for path, page in _MERCHANT_WRITES_ONCE.items()
+        ("POST", path): site.writes(page, once=True, fresh=path in MERCHANT_FRESH)
+        for path, page in MERCHANT_WRITES_ONCE.items()
     }
-    return {**_routes(site, _MERCHANT_READS, _MERCHANT_TELLS, _MERCHANT_WRITES), **once}
+    keyed = _routes(site, _MERCHANT_READS, _MERCHANT_TELLS, MERCHANT_WRITES, MERCHANT_FRESH)
+    return {**keyed, **once}
 
 
 def of_operator(
@@ -158,6 +184,7 @@ def of_operator(
             (payments.PATH, "Payments"),
             (payouts.PATH, "Payouts"),
             (held.PATH, "Held money"),
+            (quarantine.PATH, "Quarantine"),
             (books.PATH, "Books"),
             (accounts.PATH, "Accounts"),
             (all_webhooks.PATH, "Webhooks"),
@@ -168,7 +195,7 @@ def of_operator(
         near=near,
     )
     site = Site(app, realm, calls, _sessions(app, "operator", key))
-    return _routes(site, _OPERATOR_READS, _OPERATOR_TELLS, _OPERATOR_WRITES)
+    return _routes(site, _OPERATOR_READS, _OPERATOR_TELLS, OPERATOR_WRITES, OPERATOR_FRESH)
 
 
 def _bearer(token: str) -> Metadata:
@@ -176,15 +203,19 @@ def _bearer(token: str) -> Metadata:
 
 
 def _sessions(app: App, name: str, key: bytes) -> Sessions:
-    return Sessions(name, key, app.clock, app.randbytes)
+    return Sessions(name, key, app.clock, app.randbytes, app.links.base)
 
 
 def _routes(
-    site: Site, reads: Mapping[str, Page], tells: Mapping[str, Page], writes: Mapping[str, Page]
+    site: Site,
+    reads: Mapping[str, Page],
+    tells: Mapping[str, Page],
+    writes: Mapping[str, Page],
+    fresh: Container[str],
 ) -> Routes:
     return {
         **login.routes(site),
         **{(method, path): site.reads(reads[path]) for path in reads for method in ("GET", "HEAD")},
         **{("GET", path): site.tells(tells[path]) for path in tells},
-        **{("POST", path): site.writes(writes[path]) for path in writes},
+        **{("POST", path): site.writes(writes[path], fresh=path in fresh) for path in writes},
     }

@@ -16,11 +16,13 @@ from florin_gateway.plain import PlainAnswer, PlainEvents, PlainHandler, PlainRe
 from florin_gateway.rpc import Messages, Metadata
 from google.protobuf.message import Message
 
-from florin_server.domain.errors import FlorinError
+from florin_server.domain.errors import Code, FlorinError
 from florin_server.flows.accounts.sign_outs import end, has_ended
 from florin_server.flows.app import App
+from florin_server.web.console import hosts
 from florin_server.web.console.calls import Calls
 from florin_server.web.console.fields import Form, read_form
+from florin_server.web.console.hosts import Place
 from florin_server.web.console.session import LIFE_S, Header, Session, Sessions
 from florin_server.web.console.view import Show
 from florin_server.web.language import words
@@ -30,6 +32,9 @@ from florin_server.web.render import html, strict
 ROOT: Final = "/console"
 LOGIN: Final = f"{ROOT}/login"
 _UNAUTHENTICATED = 401
+_SECRET_CHARS = 512
+# what the form brings that asks for the key again; never shown back
+_AGAIN = "secret_again"
 # unlike buyers' pages these are told from where they were asked: forms are held against it
 _HEADERS = (
     *((name, value) for name, value in strict() if name != b"referrer-policy"),
@@ -130,7 +135,7 @@ class Site:
             self._check_near(request)
             session = await self.who(request)
             if session is None:
-                return self._sign_in_first(request)
+                return self._led(request)
             visit = Visit(self, request, session)
             found = await self._told(visit, page)
             if isinstance(found, PlainEvents):
@@ -155,21 +160,26 @@ class Site:
 
         return answer
 
-    def writes(self, page: Page, *, once: bool = False) -> PlainHandler:
+    def writes(self, page: Page, *, once: bool = False, fresh: bool = False) -> PlainHandler:
         """What a form of this console does, once; what others send does nothing.
 
-        `once` if its RPC does not know a form that comes twice, though those of the realm do.
+        `once` if its RPC does not know a form that comes twice, though those of the realm do;
+        `fresh` if it takes a sign-in of the last ten minutes.
         """
 
         async def answer(request: PlainRequest) -> PlainAnswer | PlainEvents:
             self._check_near(request)
             session = await self.who(request)
             if session is None:
-                return self._sign_in_first(request)
+                if self.place(request) not in {Place.TLS, Place.OWN}:
+                    raise self.elsewhere()
+                if self.sessions.strays(request):
+                    raise self.elsewhere()
+                return self.sign_in_first(request, ROOT)
             visit = Visit(self, request, session)
             if not is_own(request):
                 return self.wrong(visit, 403, "This form was sent by another site.")
-            return await self._told(visit, self._checked(page, once))
+            return await self._told(visit, self._checked(page, once, fresh))
 
         return answer
 
@@ -187,16 +197,52 @@ class Site:
         """Has no process take a session any more, whoever may have a copy of its cookie."""
         await end(self.app, session.id, LIFE_S)
 
-    def _checked(self, page: Page, once: bool) -> Page:
+    def _checked(self, page: Page, once: bool, fresh: bool) -> Page:
+        keyed = self.realm.keyed and not once
+
+        async def act(visit: Visit) -> PlainAnswer | PlainEvents:
+            return await (page(visit) if keyed else self._once(visit, page))
+
         async def answer(visit: Visit) -> PlainAnswer | PlainEvents:
             form = read_form(visit.request)
             if not self.sessions.is_token(visit.session, form.text("csrf")):
                 return self.wrong(visit, 403, "This form is of another session. Load it again.")
             filled = replace(visit, form=form)
-            keyed = self.realm.keyed and not once
-            return await (page(filled) if keyed else self._once(filled, page))
+            if fresh and not self.sessions.is_fresh(visit.session):
+                return await self._after_proof(filled, act)
+            return await act(filled)
 
         return answer
+
+    async def _after_proof(self, visit: Visit, act: Page) -> PlainAnswer | PlainEvents:
+        """Asks for the key again, keeping what the form brought, and goes on once that is shown."""
+        session, request = visit.session, visit.request
+        secret = visit.form.text(_AGAIN)
+        if not secret:
+            return self._ask_again(visit, 403, "")
+        try:
+            self.check(request)
+            shown = await self.proved(secret, request)
+        except RefusedError as refused:
+            answer = self._ask_again(visit, refused.status, told_of(refused))
+            return replace(answer, headers=(*answer.headers, *refused.headers))
+        if shown != (session.holder, session.live):
+            return self._ask_again(visit, 403, "You signed in with another key. Enter that one.")
+        proved = self.sessions.proved(session)
+        done = await self._told(replace(visit, session=proved), act)
+        if isinstance(done, PlainEvents):
+            return done
+        # first, so that a refusal that takes the cookie has the last word
+        return replace(done, headers=(self.sessions.given(proved, request), *done.headers))
+
+    def _ask_again(self, visit: Visit, status: int, problem: str) -> PlainAnswer:
+        kept = [
+            (name, value)
+            for name, values in visit.form.values.items()
+            if name != _AGAIN
+            for value in values
+        ]
+        return visit.page("again", "Sign in again", status, kept=kept, problem=problem, name=_AGAIN)
 
     async def _once(self, visit: Visit, page: Page) -> PlainAnswer | PlainEvents:
         form_id = visit.form.text("form")
@@ -221,7 +267,7 @@ class Site:
         if refused.status == _UNAUTHENTICATED:
             # its key was revoked, or the operator's token is another one now
             await self.end(visit.session)
-            return self._sign_in_first(visit.request, self.sessions.taken(visit.request))
+            return self._led(visit.request, self.sessions.taken(visit.request))
         request_id = next((str(v) for name, v in refused.metadata if name == "request-id"), "")
         answer = self.wrong(visit, refused.status, told_of(refused), request_id)
         return replace(answer, headers=(*answer.headers, *refused.headers))
@@ -245,27 +291,69 @@ class Site:
             "form_id": self.sessions.form_id,
             "at": path_of(visit.request),
         }
-        return html(template, status, _HEADERS, **common, **values)
+        return html(template, status, self._headers(visit.request), **common, **values)
 
-    def sign_in(self, back: str, status: int = 200, problem: str = "") -> PlainAnswer:
+    def sign_in(
+        self, request: PlainRequest, back: str, status: int = 200, problem: str = ""
+    ) -> PlainAnswer:
         """The page where people sign in."""
         return html(
             "console/login.html",
             status,
-            _HEADERS,
+            self._headers(request),
             words=_WORDS,
             realm=self.realm,
             back=back,
             problem=problem,
         )
 
-    def _check_near(self, request: PlainRequest) -> None:
-        if not self.realm.near(request):
-            raise RefusedError(421, "invalid_params", "The console is not served by this name")
+    def place(self, request: PlainRequest) -> Place:
+        """Where a request came to."""
+        return hosts.place_of(request, self.app.links.base)
 
-    def _sign_in_first(self, request: PlainRequest, *headers: Header) -> PlainAnswer:
+    def check(self, request: PlainRequest) -> None:
+        """RefusedError for an address that asks for too many pages, or by a name of elsewhere."""
+        self._check_near(request)
+        if wait_s := self.app.limits.page(request.peer):
+            raise refusal(FlorinError(Code.RATE_LIMITED, retry_after_s=wait_s))
+
+    async def proved(self, secret: str, request: PlainRequest) -> tuple[str, bool]:
+        """Who shows a secret, and whether it is of live data; RefusedError if it proves nothing."""
+        if not secret or len(secret) > _SECRET_CHARS or not secret.isascii():
+            raise RefusedError(400, Code.INVALID_PARAMS, f"Enter {self.realm.shown}.")
+        return await self.realm.prove(secret, request.peer)
+
+    def elsewhere(self) -> RefusedError:
+        """The refusal of what came by a name that it does not belong to."""
+        return RefusedError(421, Code.INVALID_PARAMS, "The console is not served by this name")
+
+    def sign_in_first(self, request: PlainRequest, back: str, *headers: Header) -> PlainAnswer:
+        """Leads to the sign-in, wherever that is, and from there to `back`."""
+        place = self.place(request)
+        if place is Place.FAR:
+            raise self.elsewhere()
+        start = "" if place is Place.TLS else hosts.address(hosts.ENTRY, request)
+        query = f"?{urlencode({'back': back})}" if back else ""
+        return redirect(f"{start}{LOGIN}{query}", *headers)
+
+    def _check_near(self, request: PlainRequest) -> None:
+        place = self.place(request)
+        if place in {Place.ENTRY, Place.OWN}:
+            return
+        if not self.realm.near(request):
+            raise self.elsewhere()
+        if place is Place.FAR:
+            told = "Over plain HTTP the console opens on this machine only: use HTTPS"
+            raise RefusedError(421, Code.INVALID_PARAMS, told)
+
+    def _headers(self, request: PlainRequest) -> tuple[Header, ...]:
+        own = b"form-action 'self'"
+        wider = own + hosts.forms(request, self.place(request)).encode()
+        return tuple((name, value.replace(own, wider)) for name, value in _HEADERS)
+
+    def _led(self, request: PlainRequest, *headers: Header) -> PlainAnswer:
         back = path_of(request) if request.method in {"GET", "HEAD"} else ROOT
-        return redirect(f"{LOGIN}?{urlencode({'back': back})}", *headers)
+        return self.sign_in_first(request, back, *headers)
 
 
 def redirect(path: str, *headers: Header) -> PlainAnswer:
@@ -299,13 +387,8 @@ def back_of(text: str) -> str:
 
 def is_own(request: PlainRequest) -> bool:
     """False for what another site sent, or whoever tells nothing of where it came from."""
-    site = header(request, b"sec-fetch-site")
+    site = request.header(b"sec-fetch-site")
     if site:
         return site == "same-origin"
-    origin = header(request, b"origin")
-    return bool(origin) and urlsplit(origin).netloc == header(request, b"host")
-
-
-def header(request: PlainRequest, wanted: bytes) -> str:
-    """The value of a header; empty without one."""
-    return next((value.decode("latin-1") for name, value in request.headers if name == wanted), "")
+    origin = request.header(b"origin")
+    return bool(origin) and urlsplit(origin).netloc == request.header(b"host")

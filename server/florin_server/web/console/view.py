@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from florin.v1 import (
     partner_pb2,
     payment_pb2,
     payout_pb2,
+    quarantine_pb2,
     refund_pb2,
     webhook_pb2,
 )
@@ -24,9 +26,10 @@ from florin_gateway.jsonshape import timestamp_text
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from florin_server.domain.conditions import MEANINGS, ConditionName
-from florin_server.domain.money import CURRENCIES
+from florin_server.domain.money import CURRENCIES, spelled
 from florin_server.domain.payments.state import EVENTS, Event
 from florin_server.flows.app import App
+from florin_server.flows.payments.checkout import find_registered
 from florin_server.web.language import words
 
 _WORDS = words("en", "site")
@@ -37,6 +40,7 @@ _ENUMS: Final[Mapping[str, Any]] = {
     "payout": payout_pb2.PayoutStatus,
     "payout_kind": payout_pb2.PayoutKind,
     "held": held_pb2.HeldPaymentState,
+    "quarantine": quarantine_pb2.QuarantinedItemState,
     "verdict": ledger_pb2.BalanceVerdict,
     "condition": condition_pb2.ConditionState,
     "merchant": account_pb2.MerchantStatus,
@@ -45,6 +49,7 @@ _ENUMS: Final[Mapping[str, Any]] = {
     "scope": access_pb2.KeyScope,
     "endpoint": webhook_pb2.WebhookEndpointStatus,
 }
+_REFUND_ENDS = {"succeeded", "failed"}
 _PREFIXES: Final = {
     "payment": "PAYMENT_STATUS_",
     "refund": "REFUND_STATUS_",
@@ -52,6 +57,7 @@ _PREFIXES: Final = {
     "payout": "PAYOUT_STATUS_",
     "payout_kind": "PAYOUT_KIND_",
     "held": "HELD_PAYMENT_STATE_",
+    "quarantine": "QUARANTINED_ITEM_STATE_",
     "verdict": "BALANCE_VERDICT_",
     "condition": "CONDITION_STATE_",
     "merchant": "MERCHANT_STATUS_",
@@ -66,7 +72,7 @@ _CAUSES: Final = {
 }
 # how a state looks: by a sign as well as by its colour
 _GOOD: Final = frozenset({"succeeded", "done", "ok", "active", "exact", "settled", "released"})
-_BAD: Final = frozenset({"failed", "critical", "missing", "suspended", "refused"})
+_BAD: Final = frozenset({"failed", "critical", "missing", "suspended", "refused", "set aside"})
 _WARN: Final = frozenset(
     {"warning", "held", "unbooked", "expired", "inactive", "not read", "paused"}
 )
@@ -76,6 +82,18 @@ PAYMENT_STATES: Final = tuple(
 SCOPES: Final = tuple(
     name.removeprefix("KEY_SCOPE_").lower() for name in access_pb2.KeyScope.keys()[1:]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class RefundSummary:
+    """The refunds of a payment in one state and one sum.
+
+    `state` is that of an unfinished refund, else "succeeded" if one succeeded, else "failed".
+    `amount` is in the paid asset, without failed refunds.
+    """
+
+    state: str
+    amount: money_pb2.Amount
 
 
 class Show:
@@ -90,6 +108,13 @@ class Show:
             return ""
         return self._written(amount.value, amount.display.decimals, amount.display.asset_symbol)
 
+    def whole(self, amount: money_pb2.Amount) -> str:
+        """Return an amount as digits in whole units, as a form takes it."""
+        try:
+            return spelled(int(amount.value), amount.display.decimals)
+        except ValueError:
+            return amount.value
+
     def minor(self, asset: str, value: str) -> str:
         """Minor units of a CAIP-19 asset; of one that is not known now, as they are."""
         known = self._app.asset(asset)
@@ -98,10 +123,10 @@ class Show:
         return self._written(value, known.decimals, known.symbol)
 
     def _coin(self, asset: str) -> tuple[int, str]:
-        """Chains' own coins are in no list of assets: 18 decimals, or 9 on Solana."""
+        """What gas is paid with is in no list of assets: a coin has 18 decimals, or 9 on Solana."""
         chain, _, name = asset.rpartition("/")
         if not name.startswith("slip44:"):
-            return 0, asset
+            return find_registered(asset) or (0, asset)
         return (9 if chain.startswith("solana:") else 18), f"coin of {chain}"
 
     def _written(self, value: str, decimals: int, symbol: str) -> str:
@@ -152,6 +177,24 @@ class Show:
         """A value of an enum in words: "requires action"."""
         name: str = _ENUMS[kind].Name(number)
         return name.removeprefix(_PREFIXES[kind]).lower().replace("_", " ")
+
+    def refunds(self, row: listing_pb2.PaymentRow) -> RefundSummary | None:
+        """Return what the refunds of a payment come to; None if it has none."""
+        if not row.refunds:
+            return None
+        states = [self.state("refund", one.status) for one in row.refunds]
+        unfinished = next((one for one in states if one not in _REFUND_ENDS), None)
+        ended = "succeeded" if "succeeded" in states else "failed"
+        amount = money_pb2.Amount()
+        amount.CopyFrom(row.refunds[-1].amount)
+        values = [
+            one.amount.value
+            for one, state in zip(row.refunds, states, strict=True)
+            if state != "failed"
+        ]
+        if all(value.isascii() and value.isdecimal() for value in values):
+            amount.value = str(sum(map(int, values)))
+        return RefundSummary(unfinished or ended, amount)
 
     def look(self, word: str) -> str:
         """How a state in words looks: a class of the style sheet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -14,6 +15,7 @@ from florin_server.web.refusal import refusal
 
 PATH: Final = "/icons/{file}"
 _SUFFIX: Final = ".png"
+_DIGEST: Final = re.compile(r"[0-9a-f]{32,64}", re.ASCII)
 _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; sandbox"),
@@ -28,6 +30,8 @@ def routes(app: App) -> Mapping[str, PlainHandler]:
 
     async def show(request: PlainRequest) -> PlainAnswer:
         digest = request.variables["file"].removesuffix(_SUFFIX)
+        if not _DIGEST.fullmatch(digest):
+            raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
         # what is in memory costs nothing
         if not app.icons.remembers(digest) and (wait_s := app.limits.page(request.peer)):
             raise refusal(FlorinError(Code.RATE_LIMITED, retry_after_s=wait_s))

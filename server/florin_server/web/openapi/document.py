@@ -55,7 +55,9 @@ codes in any version.
 
 **Two profiles.** A call with `WCP-Version` and without `Pay-Version` is answered in the deployed
 profile: texts that hold JSON (`params`, `schema`) are then JSON themselves, and some refusals have
-codes of their own, which are marked. Nothing else differs.
+codes of their own, which are marked. Nothing else differs. A call without either header is answered
+in it if `Sdk-Name` is `js-walletconnect-pay`, in any case: its releases 1.0.4 and 1.0.5 send no
+version.
 
 **Refusals.** Every answer from 400 on has the body `Error`; `code` says what is wrong, `requestId`
 names the request.

@@ -29,7 +29,13 @@ PARAMETERS: Json = {
         "this header alone is answered in the deployed profile.",
         "schema": _VERSION,
     },
-    "SdkName": {"name": "Sdk-Name", "in": "header", "description": "Caller.", "schema": _SDK},
+    "SdkName": {
+        "name": "Sdk-Name",
+        "in": "header",
+        "description": "Caller. Without a version header, `js-walletconnect-pay` selects the "
+        "deployed profile.",
+        "schema": _SDK,
+    },
     "SdkVersion": {
         "name": "Sdk-Version",
         "in": "header",
@@ -135,6 +141,12 @@ HEADERS: Json = {
     "Deprecation": _header("Since when the operation is deprecated.", "^@[0-9]+$"),
     "Link": _header("What to call instead.", '; rel="successor-version"$'),
 }
+# a proxy that compresses an event stream holds its events back
+_STREAM_CACHE_CONTROL: Json = {
+    "description": "Events are never stored or transformed.",
+    "required": True,
+    "schema": {"const": "no-store, no-transform"},
+}
 _REF = "#/components/headers/"
 _ALWAYS = ("Cache-Control", "Request-Id")
 _RESOLVED = ("Pay-Version", "WCP-Version")
@@ -196,9 +208,14 @@ def answered(operation: Operation, status: int) -> Json:
     must |= {"Retry-After"} if status == 429 else set()
     for name in must & told.keys():
         told[name] = {**HEADERS[name], "required": True}
+    if status == 200 and operation.binding.stream:
+        told["Cache-Control"] = _STREAM_CACHE_CONTROL
     return told
 
 
-def plain() -> Json:
-    """The headers of answers outside the versioned API."""
-    return {name: {"$ref": _REF + name} for name in _ALWAYS}
+def plain(*, stream: bool = False) -> Json:
+    """Describe the headers of answers outside the versioned API, or of event streams there."""
+    described: Json = {name: {"$ref": _REF + name} for name in _ALWAYS}
+    if stream:
+        described["Cache-Control"] = _STREAM_CACHE_CONTROL
+    return described

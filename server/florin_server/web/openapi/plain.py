@@ -123,7 +123,10 @@ PATHS: Json = {
         "WatchState",
         "Tells a buyer's page where its payment stands, and again whenever that has changed",
         {
-            **{status: {**told, "headers": plain()} for status, told in _STREAMED.items()},
+            **{
+                status: {**told, "headers": plain(stream=status == "200")}
+                for status, told in _STREAMED.items()
+            },
             **_OF_A_LINK,
         },
         parameters=[_PAYMENT_IN_PATH, {"$ref": "#/components/parameters/LastEventId"}],

@@ -8,18 +8,23 @@ from florin.v1 import webhook_pb2
 from florin_gateway.openapi import Schemas
 
 from florin_server.domain.webhooks.endpoint import EVENT_TYPES
+from florin_server.domain.webhooks.signing import FAMILIES
 
 Json = dict[str, Any]
 
 _SIGNED = "See [Standard Webhooks](https://www.standardwebhooks.com)."
-_HEADERS = (
-    ("webhook-id", "The event's id, the same whenever it is told.", {"type": "string"}),
-    ("webhook-timestamp", "When it was signed, in seconds since 1970.", {"type": "string"}),
-    (
-        "webhook-signature",
-        f"Signatures with a blank between: `v1` by the secret, `v1a` by the public key. {_SIGNED}",
-        {"type": "string"},
+_VALUES = {
+    "id": "The event's id, the same on every delivery.",
+    "timestamp": "When it was signed, in seconds since 1970.",
+    "signature": (
+        f"Signatures with a blank between: `v1` by the secret, `v1a` by the public key. {_SIGNED}"
     ),
+}
+# libraries read one family or the other
+_HEADERS = tuple(
+    (f"{family}-{name}", text, {"type": "string"})
+    for family in FAMILIES
+    for name, text in _VALUES.items()
 )
 
 
@@ -32,7 +37,7 @@ def webhooks(schemas: Schemas) -> Json:
 def _told(event_type: str, body: Json) -> Json:
     name = "".join(part.capitalize() for part in event_type.split("."))
     subject, _, status = event_type.rpartition(".")
-    verb = "was" if status == "created" else "is"
+    verb = "was" if status in {"created", "settled"} else "is"
     return {
         "operationId": f"on{name}",
         "tags": ["Webhooks"],
@@ -55,6 +60,6 @@ def _told(event_type: str, body: Json) -> Json:
         "responses": {
             "2XX": {"description": "The event was taken."},
             "410": {"description": "The endpoint wants nothing any more, and is paused."},
-            "default": {"description": "The event is told again later; redirects count as this."},
+            "default": {"description": "The event is sent again later; redirects count as this."},
         },
     }

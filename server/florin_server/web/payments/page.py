@@ -16,7 +16,8 @@ from urllib.parse import quote
 
 from florin_gateway.plain import PlainAnswer
 
-from florin_server.domain.payments.payment import RefundStatus, Status
+from florin_server.domain.payments.payment import Status
+from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.flows.payments.checkout import Progress, Transaction
 from florin_server.flows.payments.panel import Panel
 from florin_server.web.language import Words, words
@@ -46,16 +47,23 @@ _SIGNS: Final = {
     Status.CANCELLED: "–",
 }
 _VIEWS: Final = {status: View(status, status, sign, status) for status, sign in _SIGNS.items()}
-_REFUNDED: Final = View("succeeded", "refunded", "↩\ufe0e", "refunded")
-_REFUNDING: Final = View("succeeded", "refunded", "↩\ufe0e", "refunding")
+_REFUND_VIEWS: Final = {
+    progress: View("succeeded", "refunded", "↩\ufe0e", progress) for progress in RefundProgress
+}
 
 
 class Chain(NamedTuple):
-    """A chain that wallets may pay on: CAIP-2, its name, and what its coin is called."""
+    """A chain that wallets may pay on: CAIP-2, its name, and the symbol and name of its coin.
+
+    `node` and `explorer` are public addresses that wallets are given to add the chain.
+    """
 
     id: str
     name: str
     coin: str
+    coin_name: str = ""
+    node: str = ""
+    explorer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +79,10 @@ class Paid:
 class Checkout:
     """What the page tells. `value` is in whole units of `symbol`; times are Unix seconds.
 
-    `back` is where the merchant wants its buyer now: an absolute https URL. `logo` is a path of
-    this host, `wallets` are names of apps and addresses with blanks for the link, `accent` is
-    `#rrggbb`.
+    `back` is where the merchant wants its buyer now: an absolute https URL; with `waits` money may
+    still be on its way, and only a tap leads there. `logo` is a path of this host, `wallets` are
+    names of apps and addresses with blanks for the link, `accent` is `#rrggbb`, `refused` is the
+    name of a text.
     """
 
     id: str
@@ -89,6 +98,7 @@ class Checkout:
     app_id: str
     poll_ms: int = 1000
     back: str | None = None
+    waits: bool = False
     logo: str | None = None
     accent: str | None = None
     wallets: Sequence[tuple[str, str]] = ()
@@ -96,7 +106,7 @@ class Checkout:
     progress: Progress | None = None
     paid: Paid | None = None
     transaction: Transaction | None = None
-    refund: RefundStatus | None = None
+    refund: RefundProgress | None = None
     panel: Panel | None = None
     refused: str = ""
 
@@ -158,7 +168,7 @@ def _views(checkout: Checkout) -> Sequence[View]:
     """The state as it is, then those that it may turn into while the page is open."""
     shown = _VIEWS[checkout.status]
     if checkout.status is Status.SUCCEEDED and checkout.refund is not None:
-        shown = _REFUNDED if checkout.refund is RefundStatus.SUCCEEDED else _REFUNDING
+        shown = _REFUND_VIEWS[checkout.refund]
     later = checkout.status is Status.REQUIRES_ACTION
     return (shown, _VIEWS[Status.PROCESSING]) if later else (shown,)
 
@@ -213,8 +223,20 @@ def _script(checkout: Checkout, said: Words) -> Mapping[str, Any]:
         "pollInMs": checkout.poll_ms,
         "appId": checkout.app_id,
         "merchant": checkout.merchant,
+        "waits": checkout.waits,
         "language": said.language,
-        "chains": [chain._asdict() for chain in checkout.chains],
+        "chains": [_chain(chain) for chain in checkout.chains],
+    }
+
+
+def _chain(chain: Chain) -> Mapping[str, str]:
+    return {
+        "id": chain.id,
+        "name": chain.name,
+        "coin": chain.coin,
+        "coinName": chain.coin_name,
+        "node": chain.node,
+        "explorer": chain.explorer,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -18,6 +19,7 @@ from florin_server.config import AppLinkSettings
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.links import QUERY_ID
 from florin_server.domain.payments.payment import Payment
+from florin_server.feed import FeedClosed
 from florin_server.flows.app import App
 from florin_server.flows.payments.checkout import follow, named, progress
 from florin_server.rpc.payments.codec import Codec
@@ -71,9 +73,11 @@ def _events(app: App, answers: Codec) -> PlainHandler:
 async def _events_of(
     app: App, states: AsyncIterator[Payment], answers: Codec
 ) -> AsyncGenerator[PlainEvent, None]:
-    async for payment in states:
-        told = {**_public_status(app, payment, answers), "version": payment.version}
-        yield PlainEvent(payment.version, orjson.dumps(told))
+    # a browser asks again by itself, after the version that it has
+    with suppress(FeedClosed):
+        async for payment in states:
+            told = {**_public_status(app, payment, answers), "version": payment.version}
+            yield PlainEvent(payment.version, orjson.dumps(told))
 
 
 async def _known(app: App, request: PlainRequest) -> Payment:

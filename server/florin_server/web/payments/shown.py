@@ -15,28 +15,30 @@ from florin_server.domain.accounts.credentials import CHECKOUT_APPS
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.links import QUERY_ID, query_id
 from florin_server.domain.payments.payment import Merchant, Payment
+from florin_server.domain.payouts.refund_amounts import describe_progress
 from florin_server.flows.accounts.wallets import checkout_app
 from florin_server.flows.app import App
 from florin_server.flows.payments import panel
 from florin_server.flows.payments.checkout import (
     back_to_shop,
     checkout,
+    find_coin,
+    may_receive_money,
     named,
     progress,
     transaction,
 )
-from florin_server.flows.payouts.refund import refund_of
+from florin_server.flows.payouts.refund import list_refunds
 from florin_server.rpc.payments.codec import Codec
 from florin_server.web import theme
 from florin_server.web.language import LANGUAGES, PARAMETER, spoken
 from florin_server.web.notice import no_payment, too_many
+from florin_server.web.origin import is_own_form
 from florin_server.web.payments import page
 from florin_server.web.payments.page import Chain, Checkout, Paid
 from florin_server.web.refusal import refusal
 
 _FORM: Final = b"application/x-www-form-urlencoded"
-# browsers say so of forms of this site, and of addresses that people type
-_OWN: Final = frozenset({b"same-origin", b"none"})
 
 
 class Pages:
@@ -58,7 +60,7 @@ class Pages:
 
         A page of another site cannot have a browser do it. What is refused is told on the page.
         """
-        _require_own(request)
+        self._require_own(request)
         link = request.variables["payment_id"]
         if wait_s := self._app.limits.page(request.peer):
             return too_many(request, wait_s)
@@ -71,9 +73,17 @@ class Pages:
         try:
             await self._obey(payment, dict(_fields(request.body)), request.peer)
         except FlorinError as refused:
-            return await self._show(request, link, refused.message)
+            busy = refused.code is Code.RATE_LIMITED
+            text = "panel.refused.busy" if busy else "panel.refused"
+            return await self._show(request, link, text)
         headers = [(b"location", f"/{payment.id}{_looks(request)}".encode())]
         return PlainAnswer(303, b"", "text/html; charset=utf-8", headers)
+
+    def _require_own(self, request: PlainRequest) -> None:
+        """Refuse whatever no page of this site sent; programs have `simulate` and need a key."""
+        kind = dict(request.headers).get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if kind != _FORM or not is_own_form(request, self._app.links.hosts):
+            raise RefusedError(403, Code.FORBIDDEN, "Only a form of this page does that")
 
     async def _obey(self, payment: Payment, told: Mapping[str, str], peer: str) -> None:
         if "pay" in told:
@@ -100,7 +110,7 @@ class Pages:
         if payment.live not in self._registered and not payment.status.is_final:
             await checkout_app(app, live=payment.live)
             self._registered.add(payment.live)
-        refund = await refund_of(app, payment)
+        refunds = await list_refunds(app, payment)
         amount = self._answers.amount(payment.unit, payment.value)
         status = self._answers.status(payment)
         said = app.settings.checkout
@@ -118,7 +128,8 @@ class Pages:
             app_id=CHECKOUT_APPS[payment.live],
             poll_ms=status.poll_in_ms,
             back=back_to_shop(payment),
-            logo=await app.icons.address(merchant.icon_url),
+            waits=await may_receive_money(app, payment),
+            logo=await app.icons.address(merchant.icon_url, merchant.partner_id),
             accent=said.accents.get(merchant.id, said.accent),
             wallets=self._wallets,
             chains=() if payment.status.is_final else self._chains(payment),
@@ -127,22 +138,31 @@ class Pages:
             if status.info.HasField("option_amount")
             else None,
             transaction=transaction(app, payment),
-            refund=None if refund is None else refund.status,
+            refund=describe_progress(payment, refunds),
             panel=panel.panel(app, payment),
             refused=refused,
         )
 
     def _chains(self, payment: Payment) -> Sequence[Chain]:
-        """The chains that can be paid on, with what a wallet's owner knows of them."""
-        return [
-            Chain(
-                rail.chain_id,
-                next(iter(rail.assets.values())).network_name,
-                coin.symbol if (coin := rail.assets.get(rail.native_asset)) else "",
+        """Return the chains that can be paid on, with what wallets need to add them."""
+        said = self._app.settings.checkout
+        chains = []
+        for rail in self._app.rails.values():
+            if rail.live is not payment.live or not rail.assets:
+                continue
+            symbol, name = find_coin(rail) or ("", "")
+            explorer = said.explorers.get(rail.chain_id, "")
+            chains.append(
+                Chain(
+                    rail.chain_id,
+                    next(iter(rail.assets.values())).network_name,
+                    symbol,
+                    name,
+                    said.nodes.get(rail.chain_id, ""),
+                    explorer.partition("/tx/")[0] if "/tx/" in explorer else "",
+                )
             )
-            for rail in self._app.rails.values()
-            if rail.live is payment.live and rail.assets
-        ]
+        return chains
 
 
 def _link(request: PlainRequest) -> str:
@@ -170,14 +190,6 @@ def _whole(amount: money_pb2.Amount) -> Decimal:
 def _paid(amount: money_pb2.Amount) -> Paid:
     display = amount.display
     return Paid(_whole(amount), display.asset_symbol, display.network_name or amount.unit)
-
-
-def _require_own(request: PlainRequest) -> None:
-    """Refuses what a browser was made to send by another site; programs say nothing of it."""
-    sent = dict(request.headers)
-    kind = sent.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if kind != _FORM or sent.get(b"sec-fetch-site", b"none") not in _OWN:
-        raise RefusedError(403, Code.FORBIDDEN, "Only a form of this page does that")
 
 
 def _fields(body: bytes) -> list[tuple[str, str]]:

@@ -1,12 +1,14 @@
 """What the pay host answers about receipts: the buyer's page, the receipt itself, and the keys.
 
 Whoever has the payment's link sees no more on the page than on the checkout page. Who also names
-the account that paid knows the party and can find the transaction on the chain: it is told all.
+the account that paid gets the public receipt, which says what the chain shows anyway: a stranger
+can follow the transaction to that account. What only the merchant knows is in no public answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
@@ -15,7 +17,7 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.money import spelled
 from florin_server.domain.payments.payment import Merchant, Payment, Status
 from florin_server.domain.receipts.keys import KEPT_S
-from florin_server.domain.receipts.receipt import Receipt
+from florin_server.domain.receipts.receipt import Receipt, Refunded
 from florin_server.domain.receipts.signature import MEDIA_TYPE
 from florin_server.flows.app import App
 from florin_server.flows.payments.checkout import checkout
@@ -57,7 +59,7 @@ def _page(app: App, answers: Codec) -> PlainHandler:
         if not account or not is_payer(payment, account):
             return page.short(told, account, language)
         try:
-            return page.whole(told, _details(await signed(app, payment)), language)
+            return page.whole(told, _details(await signed(app, payment, public=True)), language)
         except FlorinError:
             return page.short(told, account, language, problem=True)
 
@@ -73,7 +75,7 @@ def _file(app: App) -> PlainHandler:
         if found is None or not is_payer(found[0], _account(request)):
             raise refusal(FlorinError(Code.PAYMENT_NOT_FOUND))
         try:
-            done = await signed(app, found[0])
+            done = await signed(app, found[0], public=True)
         except FlorinError as refused:
             raise refusal(refused) from refused
         name = f'attachment; filename="{done.receipt.sub}.jws"'.encode()
@@ -114,22 +116,29 @@ def _summary(payment: Payment, merchant: Merchant, answers: Codec) -> page.Summa
 
 def _details(done: Signed) -> page.Details:
     said, place = done.receipt, done.receipt.transaction
-    back = said.refund
-    refund = f"{back.status} {back.transaction or ''}".strip() if back else None
     rows: list[tuple[str, str | int | tuple[Decimal, str] | None]] = [
-        ("order", said.reference),
         ("paid", _money(said)),
         ("payer", said.payer),
         ("recipient", said.recipient),
         ("network", place.chain),
         ("transaction", place.hash),
         ("block", str(place.block)),
-        ("refund", refund),
+        *(("refund", _describe_refund(said, refund)) for refund in said.all_refunds),
         ("issuer", said.iss),
         ("issued", said.iat),
         ("key", done.key_id),
     ]
     return page.Details([(name, value) for name, value in rows if value], said.payer)
+
+
+def _describe_refund(said: Receipt, refund: Refunded) -> str:
+    """Return amount, status, date and transaction of a refund."""
+    amount = f"{refund.value} {refund.asset}"
+    if said.paid.symbol and refund.asset == said.paid.asset:
+        amount = f"{spelled(int(refund.value), said.paid.decimals)} {said.paid.symbol}"
+    at = refund.completed_at
+    date = None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
+    return ", ".join(filter(None, (amount, refund.status, date, refund.transaction)))
 
 
 def _money(said: Receipt) -> tuple[Decimal, str]:

@@ -7,8 +7,7 @@ is kept, so no stranger can fill this process or make it ask for more than it wo
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from florin_server.flows.app import App
 from florin_server.store.engine.notices import Notices
@@ -39,10 +38,14 @@ class Hearing:
         self._followers = Paced(self._tell_followers, _WORKERS_S)
         self._workers = Paced(self._wake_workers, _WORKERS_S)
 
-    def jobs(self) -> list[Coroutine[Any, Any, None]]:
-        """What it does at the same time."""
-        paced = self._watchers, self._followers, self._workers
-        return [self._listen(), *(one.run() for one in paced)]
+    def jobs(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """Return what it does at the same time, by name."""
+        return {
+            "receive_hints": self._listen,
+            "notify_watchers": self._watchers.run,
+            "notify_followers": self._followers.run,
+            "wake_workers": self._workers.run,
+        }
 
     async def _listen(self) -> None:
         failures = 0

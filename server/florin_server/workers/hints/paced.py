@@ -15,7 +15,8 @@ _log = logging.getLogger(__name__)
 class Paced:
     """Does work at once when it is asked for, and not again before a pause is over.
 
-    Work that meets an outage of the store is done when it is asked for the next time.
+    Work that meets an outage of the store, or fails unexpectedly, is done when it is asked for the
+    next time.
     """
 
     def __init__(self, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
@@ -36,5 +37,7 @@ class Paced:
                 await self._work()
             except (StoreError, FlorinError) as error:
                 _log.warning("what other processes changed is looked at later: %s", error)
+            except Exception:  # noqa: BLE001  (no hint stops a worker)
+                _log.exception("what other processes changed is looked at later")
             # this machine's time: it keeps whoever floods us from the processor and the store
             await asyncio.sleep(self._pause_s)

@@ -6,8 +6,7 @@ second, and at once on a hint; only a counter that moved makes anything be read 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
 
 from florin_server.flows.app import App
 from florin_server.store.hints import generations
@@ -32,11 +31,12 @@ class Remembered:
             Kind.ACCOUNTS: self._accounts,
             Kind.SCREENING: app.screening.reload,
             Kind.EXECUTORS: self._executors,
+            Kind.QUARANTINE: self._quarantine,
         }
 
-    def jobs(self) -> list[Coroutine[Any, Any, None]]:
-        """What it does at the same time."""
-        return [self._looks.run(), self._regularly()]
+    def jobs(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """Return what it does at the same time, by name."""
+        return {"read_changes": self._looks.run, "look_for_changes": self._regularly}
 
     def ask(self) -> None:
         """Has the counters read soon."""
@@ -65,6 +65,15 @@ class Remembered:
 
     async def _accounts(self) -> None:
         self._app.accounts.forget()
+
+    async def _quarantine(self) -> None:
+        generation = self._app.quarantine.generation
+        await self._app.quarantine.reload()
+        if self._app.quarantine.generation != generation:
+            # something was given back: whoever works on it looks now
+            for settler in self._app.settlers.values():
+                settler.wake()
+            self._app.ask_payouts()
 
     async def _executors(self) -> None:
         paused = await self._app.store.read(executors.pauses())

@@ -8,6 +8,7 @@ import logging
 from florin_server.clock import rest
 from florin_server.flows.app import Core
 from florin_server.flows.icons.icons import is_due
+from florin_server.flows.quarantine.quarantine import is_unexpected
 from florin_server.outbound.outbound import Outbound
 from florin_server.outbound.pictures import NoPicture, fetched
 from florin_server.outbound.reach import Reach
@@ -20,6 +21,7 @@ _A_BATCH = 500
 _KEPT_US = 30 * 86_400_000_000
 _FORGET_S = 3600.0
 _DIGEST_CHARS = 32
+_UNKNOWN_FAULT = "it could not be asked for"
 
 
 async def fetch_icons(app: Core, outbound: Outbound | None = None) -> None:
@@ -27,7 +29,15 @@ async def fetch_icons(app: Core, outbound: Outbound | None = None) -> None:
     asking = outbound or Outbound(Reach())
     try:
         while True:
-            await _fetch(app, asking, await app.icons.next())
+            url = await app.icons.next()
+            try:
+                await _fetch(app, asking, url)
+            except Exception as error:
+                if not is_unexpected(error):
+                    raise
+                # a stranger's picture: it is asked for again when somebody wants it later
+                _log.exception("the picture at %s could not be kept", url)
+                app.icons.found(url, Known(None, _UNKNOWN_FAULT, app.clock.now_us()))
     finally:
         await asking.close()
 
@@ -57,7 +67,7 @@ async def _ask(app: Core, outbound: Outbound, url: str, before: Known | None) ->
         fault = str(none)
         _log.info("no picture at %s: %s", url, fault)
     except Exception:  # noqa: BLE001  (a stranger's picture ends no process that moves money)
-        fault = "it could not be asked for"
+        fault = _UNKNOWN_FAULT
         _log.exception("the picture at %s could not be asked for", url)
     if fault is not None:
         await app.store.write(icons.put(Icon(url, None, None, fault, now_us)))

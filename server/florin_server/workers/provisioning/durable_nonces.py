@@ -10,9 +10,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from florin_server.domain.payments.payment import Status
+from florin_server.domain.quarantine import ItemKind
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
-from florin_server.rails.provisioning import DurableNonces, Values
+from florin_server.rails.provisioning import Affordable, DurableNonces, Values
 from florin_server.rails.types import RailUnavailable, Signed
 from florin_server.store.engine.query import Op, Operation, operation
 from florin_server.store.settlement import durable_nonces
@@ -23,14 +24,19 @@ _log = logging.getLogger(__name__)
 
 # what one transaction makes or advances
 _AT_ONCE = 5
-# a payment that was confirmed in time has this long to land, twice what a blockhash would give it
+# a payment that was confirmed in time has this long to land: twice what a blockhash lasts where
+# slots have 400 ms
 _GRACE_US = 120 * 1_000_000
 
 
 class NonceKeeper:
-    """Looks after the durable nonces of one chain."""
+    """Looks after the durable nonces of one chain.
+
+    `shortage` says which could not be paid for when it looked last; empty if all could.
+    """
 
     def __init__(self, app: Core, rail: Rail) -> None:
+        self.shortage = ""
         self._app = app
         self._rail = rail
 
@@ -59,21 +65,56 @@ class NonceKeeper:
             # it may make or advance what is missing
             return
         made = {one.address for one in known if one.address in values.held}
-        if missing := [one for one in work.addresses if one not in made][:_AT_ONCE]:
-            await self._begin(missing, values, sender, work)
-        elif left := [one.address for one in known if self._is_left(one, values)][:_AT_ONCE]:
-            await self._send(sender, lambda: work.advance(left), _nothing)
-            _log.info("%s: %d durable nonces are advanced", self._rail.chain_id, len(left))
+        absent = self._left_in([one for one in work.addresses if one not in made])
+        left = self._left_in([one.address for one in known if self._is_left(one, values)])
+        if missing := await self._affordable(absent, work):
+            await self._each(missing, "make", lambda part: self._begin(part, values, sender, work))
+        elif left:
+            unused = left[:_AT_ONCE]
+            await self._each(unused, "advance", lambda part: self._advance(part, sender, work))
+
+    async def _affordable(self, absent: Sequence[str], work: DurableNonces) -> Sequence[str]:
+        """Return those of the missing accounts that are made now, and note what others lack."""
+        found = await work.affordable(len(absent)) if absent else Affordable(0, "")
+        if found.problem and found.problem != self.shortage:
+            _log.info("%s", found.problem)
+        self.shortage = found.problem
+        return absent[: min(_AT_ONCE, found.count)]
+
+    async def _each(
+        self,
+        addresses: Sequence[str],
+        step: str,
+        work: Callable[[Sequence[str]], Awaitable[None]],
+    ) -> None:
+        await self._app.quarantine.each(
+            ItemKind.DURABLE_NONCE, self._rail.chain_id, addresses, str, step, work
+        )
+
+    def _left_in(self, addresses: Sequence[str]) -> list[str]:
+        left_in, chain_id = self._app.quarantine.left_in, self._rail.chain_id
+        return left_in(ItemKind.DURABLE_NONCE, chain_id, addresses, str)
+
+    def _is_set_aside(self, address: str) -> bool:
+        return self._app.quarantine.holds(ItemKind.DURABLE_NONCE, self._rail.chain_id, address)
+
+    async def _advance(self, left: Sequence[str], sender: TxSender, work: DurableNonces) -> None:
+        await self._send(sender, lambda: work.advance(left), _nothing)
+        _log.info("%s: %d durable nonces are advanced", self._rail.chain_id, len(left))
 
     async def _note(self, values: Values, known: Sequence[TakenNonce]) -> None:
+        chain_id = self._rail.chain_id
         for one in known:
             now = values.held.get(one.address)
-            if now is not None and now != one.value and values.slot >= one.slot:
-                await self._app.store.write(
-                    durable_nonces.seen(
-                        self._rail.chain_id, one.address, one.value, now, values.slot
-                    )
-                )
+            if now is None or now == one.value or values.slot < one.slot:
+                continue
+            if self._is_set_aside(one.address):
+                continue
+            async with self._app.quarantine.isolating(
+                ItemKind.DURABLE_NONCE, chain_id, one.address, "note"
+            ):
+                seen = durable_nonces.seen(chain_id, one.address, one.value, now, values.slot)
+                await self._app.store.write(seen)
 
     async def _begin(
         self, missing: Sequence[str], values: Values, sender: TxSender, work: DurableNonces

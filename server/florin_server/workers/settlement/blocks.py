@@ -13,10 +13,12 @@ from itertools import pairwise
 
 from florin_server.rails.protocol import Rail
 from florin_server.rails.roles import Blocks, Observer
-from florin_server.rails.types import BlockView, Fact, Head, Mined, Paid
+from florin_server.rails.types import BlockView, Fact, Glance, Head, Mined, Paid
 
 # blocks of one look; the rest comes with the next, so that work gets its turn in between
 _BLOCKS_A_LOOK = 64
+# blocks above the newest final one that are remembered, however long nothing becomes final
+_DEPTH_MAX = 1000
 # slots for which it is remembered what was agreed on; asking again is only a read
 _REMEMBERED = 1000
 # the pace of a chain is that of so many blocks; a test chain that rests is not waited for
@@ -34,6 +36,10 @@ class Evidence:
     paid: dict[str, list[Paid]] = field(default_factory=dict)
     mined: dict[str, Mined] = field(default_factory=dict)
     fresh: list[Paid] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self.paid or self.mined or self.fresh)
 
     def add_paid(self, event: Paid) -> None:
         """Remembers an event once."""
@@ -132,12 +138,18 @@ class HeadFollower:
     rewinds = 0
     time = 0
     interval = 0
+    doubtful = range(0)
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self.head = 0
         self.evidence = Evidence()
         self._agreement = Agreement(observer, self.evidence)
+
+    @property
+    def newest_final(self) -> int:
+        """The head: blocks that are not final are not told."""
+        return self.head
 
     async def start(self) -> None:
         """Begins at the head."""
@@ -155,7 +167,7 @@ class HeadFollower:
         """None: blocks are not read."""
         return None
 
-    async def look(self) -> bool:
+    async def look(self, *, idle: bool = False) -> bool:  # noqa: ARG002
         """True if the head moved."""
         self._agreement.ask_again()
         self._agreement.forget_below(self.head - _REMEMBERED)
@@ -175,24 +187,35 @@ class BlockFollower:
     """The newest blocks of one chain, and the evidence in them.
 
     `rewinds` counts how often blocks were replaced; `time` is the newest block's, in Unix seconds,
-    and `interval` the seconds between the newest blocks, at most a stated number.
+    and `interval` the seconds between the newest blocks, at most a stated number. `doubtful` spans
+    the blocks whose events may be incomplete; whoever reads them again shortens it. While the
+    caller waits for nothing, blocks without events are not read one by one, and are doubtful.
     """
 
-    def __init__(self, observer: Observer, blocks: Blocks, confirmations: int) -> None:
+    def __init__(
+        self, observer: Observer, blocks: Blocks, confirmations: int, reorg_depth: int = 0
+    ) -> None:
         self._observer = observer
         self._blocks = blocks
         self._confirmations = confirmations
+        self._reorg_depth = max(confirmations, reorg_depth)
+        self._final: int | None = None  # as the rail has it; None if only the count decides
         self._hashes: dict[int, str] = {}
         self._times: deque[int] = deque(maxlen=_TIMES)
+        self._begun = 0
         self.rewinds = 0
         self.head = 0
+        self.doubtful = range(0)
         self.evidence = Evidence()
         self._agreement = Agreement(observer, self.evidence)
 
     async def start(self) -> None:
         """Begins at the head; what came before is found by asking for it."""
         head = await self._observer.head()
+        self._final = head.final
         self.head = head.number
+        # those who ask for what came before ask for what could be replaced, too
+        self._begun = max(0, head.number - self._reorg_depth)
         self._hashes = {head.number: head.hash}
         self._times.clear()
         self._times.append(head.time)
@@ -210,6 +233,8 @@ class BlockFollower:
 
     def is_final(self, number: int) -> bool:
         """True if a block is as deep as the chain's settings ask."""
+        if self._final is not None and number > self._final:
+            return False
         return self.head - number + 1 >= self._confirmations
 
     async def is_settled(self, fact: Fact) -> bool:
@@ -230,12 +255,24 @@ class BlockFollower:
             known = view.hash if view else None
         return known
 
-    async def look(self) -> bool:
-        """Reads new blocks; True if there were any."""
+    async def look(self, *, idle: bool = False) -> bool:
+        """Reads new blocks; True if there were any.
+
+        `idle` tells that nothing is waited for and whoever calls reads what is doubtful again.
+        """
         self._agreement.ask_again()
-        head = await self._observer.head()
+        glance = await self._blocks.glance(self.head) if idle and not self.evidence else None
+        final_before = self.newest_final
+        head = glance.head if glance else await self._observer.head()
+        self._final = head.final
         if head.number == self.head and self._hashes.get(head.number) == head.hash:
             return False
+        if glance is not None and head.number > self.head:
+            if glance.quiet is None:
+                return False
+            if glance.quiet and self._follows(glance):
+                self._skip_to(head, final_before)
+                return True
         if head.number <= self.head:
             # a higher block tells by its parent whether those before it were replaced
             await self._rewind(head)
@@ -251,13 +288,46 @@ class BlockFollower:
                 break
         return True
 
+    def _follows(self, glance: Glance) -> bool:
+        """Return whether a newest block may come after the known head; its parent may deny it."""
+        known = self._hashes.get(self.head, glance.parent_hash)
+        return glance.head.number > self.head + 1 or glance.parent_hash == known
+
+    def _skip_to(self, head: Head, final: int) -> None:
+        """Move on to a head; what is above the block that was final is to be read again."""
+        count, begun = head.number - self.head, self.time
+        if count > 1:
+            # blocks in between may replace what is remembered: it is asked for again
+            self._hashes.clear()
+        first = max(min(final, self.head) + 1, self._begun)
+        if self.doubtful:
+            # what comes before was final when it was read
+            first = self.doubtful.start
+        self.doubtful = range(first, head.number + 1)
+        for back in range(min(count, _TIMES) - 1, -1, -1):
+            self._times.append(head.time - (head.time - begun) * back // count)
+        self._remember(head.number, head.hash)
+
+    @property
+    def newest_final(self) -> int:
+        """The newest block that is final, below 0 if there is none."""
+        by_count = self.head - self._confirmations + 1
+        return by_count if self._final is None else min(by_count, self._final)
+
     def _add(self, view: BlockView) -> None:
-        self.head = view.number
-        self._hashes[view.number] = view.hash
         self._times.append(view.time)
+        if not view.complete:
+            first = self.doubtful.start if self.doubtful else view.number
+            self.doubtful = range(min(first, view.number), view.number + 1)
         self.evidence.fresh += view.paid
         for mined in view.mined:
             self.evidence.mined[mined.tx_hash] = mined
+        self._remember(view.number, view.hash)
+
+    def _remember(self, head: int, block_hash: str) -> None:
+        """Move the head on to a block, and forget what lies deep."""
+        self.head = head
+        self._hashes[head] = block_hash
         for number in [n for n in self._hashes if n < self._oldest]:
             del self._hashes[number]
         self._agreement.forget_below(self._oldest)
@@ -272,7 +342,8 @@ class BlockFollower:
 
         What is below is asked for again if it is ever needed.
         """
-        return self.head - 4 * max(self._confirmations, 16)
+        depth = 0 if self._final is None else self.head - self._final
+        return self.head - 4 * min(max(self._confirmations, 16, depth), _DEPTH_MAX)
 
     async def _rewind(self, head: Head) -> None:
         """Steps back to the newest remembered block that is still part of the chain."""
@@ -282,6 +353,9 @@ class BlockFollower:
             if view is not None and view.hash == self._hashes[number]:
                 break
             number -= 1
+        if number not in self._hashes and number in self.doubtful:
+            # nothing is known of blocks that were not read; a transaction may be in any of them now
+            number = self.doubtful.start - 1
         for stale in [n for n in self._hashes if n > number]:
             del self._hashes[stale]
         if number < self.head:
@@ -297,4 +371,4 @@ def follow(rail: Rail) -> Follower:
     """Follows a chain in the way that it is followed."""
     if rail.blocks is None:
         return HeadFollower(rail.observer)
-    return BlockFollower(rail.observer, rail.blocks, rail.confirmations)
+    return BlockFollower(rail.observer, rail.blocks, rail.confirmations, rail.reorg_depth)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from florin_server.domain.payments.payment import FailureCode, Payment, Status
+from florin_server.domain.quarantine import ItemKind, describe_error
 from florin_server.domain.settlement.chain_txs import Accepted, Finding, Watched
 from florin_server.flows.app import Core
 from florin_server.flows.ledger import postings
+from florin_server.flows.quarantine.quarantine import is_unexpected
 from florin_server.rails.protocol import Rail, submits
 from florin_server.rails.types import Paid
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.settlement import gas_spending, held_money
 from florin_server.workers.settlement.blocked_payers import BlockedPayers
 from florin_server.workers.settlement.gas_spending import Spending
+from florin_server.workers.settlement.observations import Observations
 from florin_server.workers.settlement.open_payments import OpenPayments
 from florin_server.workers.settlement.reorg_watch import ReorgWatch, ended_in
 from florin_server.workers.settlement.senders import Senders
@@ -36,6 +40,7 @@ class Concluder:
         spending: Spending,
         blocked: BlockedPayers,
         reorg_watch: ReorgWatch,
+        observations: Observations,
     ) -> None:
         self._app = app
         self._rail = rail
@@ -44,28 +49,60 @@ class Concluder:
         self._spending = spending
         self._blocked = blocked
         self._reorg_watch = reorg_watch
+        self._observations = observations
         self.unproven = Unproven(rail.direct, open_payments.find_events, open_payments.seen)
 
     async def conclude(self) -> None:
         """Ends what final events pay, and the transactions that are final."""
         findings = []
         for item in list(self._open.items):
-            if (event := await self._open.proof(item)) is not None:
-                success = self._success(item, event)
-                findings.append(
-                    await held_money.screened(self._app, self._rail, item, event, success)
-                )
+            async with self._isolating(item.payment.id, "conclude"):
+                if (event := await self._open.proof(item)) is not None:
+                    success = self._success(item, event)
+                    findings.append(
+                        await held_money.screened(self._app, self._rail, item, event, success)
+                    )
         await self.finish(findings, await self._senders.final())
+
+    def _isolating(self, payment_id: str, step: str) -> AbstractAsyncContextManager[None]:
+        chain_id = self._rail.chain_id
+        return self._app.quarantine.isolating(ItemKind.PAYMENT, chain_id, payment_id, step)
 
     async def bury(self, items: Sequence[Accepted]) -> None:
         """Ends payments that never can be settled; the chain may not answer."""
-        findings = [f for item in items if (f := await self._unpayable(item)) is not None]
+        findings = []
+        for item in items:
+            async with self._isolating(item.payment.id, "end as unpayable"):
+                if (finding := await self._unpayable(item)) is not None:
+                    findings.append(finding)
         await self.finish(findings, [])
 
     async def finish(self, findings: Sequence[Finding], ends: Sequence[Ended]) -> None:
-        """Commits what is proven, tells watchers, and frees payments whose transaction failed."""
+        """Commits what is proven, tells watchers, and frees payments whose transaction failed.
+
+        If that fails unexpectedly each is committed alone, and what fails alone is set aside.
+        """
         if not findings and not ends:
             return
+        try:
+            await self._finish(findings, ends)
+        except Exception as error:
+            if not is_unexpected(error):
+                raise
+            _log.warning("ends are committed one by one: %s", describe_error(error))
+            await self._finish_each(findings, ends)
+
+    async def _finish_each(self, findings: Sequence[Finding], ends: Sequence[Ended]) -> None:
+        for finding in findings:
+            async with self._isolating(finding.payment_id, "commit the end"):
+                await self._finish([finding], [])
+        for one in ends:
+            async with self._app.quarantine.isolating(
+                ItemKind.TRANSACTION, self._rail.chain_id, one.tx.id, "commit the end"
+            ):
+                await self._finish([], [one])
+
+    async def _finish(self, findings: Sequence[Finding], ends: Sequence[Ended]) -> None:
         now_us = self._app.clock.now_us()
         watched = self._reorg_watch.new(ended_in(findings, ends))
         commit = self._reorg_watch.commit(watched)
@@ -95,9 +132,10 @@ class Concluder:
     def _measure(self, payment: Payment, now_us: int) -> None:
         item = self._open.by_id.get(payment.id)
         if item is not None and payment.status.is_final:
-            seconds = (now_us - item.confirmation.at_us) / 1_000_000
+            seconds = max(0, now_us - item.confirmation.at_us) / 1_000_000
             chain_id, began_us = self._rail.chain_id, item.confirmation.at_us
             self._app.meters.settled(chain_id, payment.status, seconds)
+            self._observations.add_settled(item, payment, seconds)
             self._app.traces.step(payment.id, "settle", began_us, now_us, chain=chain_id)
 
     def _success(self, item: Accepted, event: Paid) -> Finding:
@@ -119,7 +157,7 @@ class Concluder:
 
     async def _unpayable(self, item: Accepted) -> Finding | None:
         """The proof that a payment's authorization can never be used again, if there is one."""
-        item = item.since_offered(self._rail.confirmations)
+        item = item.since_offered(self._rail.reorg_depth)
         if await self.unproven.holds(item):
             return None
         issued = await self._app.store.read(chain_txs.issued([item.payment.id]))

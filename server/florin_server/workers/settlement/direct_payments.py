@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import Confirmation, Option, Payment, Status
 from florin_server.domain.payments.state import Event
+from florin_server.domain.quarantine import ItemKind
 from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail, submits
@@ -21,7 +23,7 @@ from florin_server.rails.types import Paid, RailUnavailable
 from florin_server.store.payments import offered, payments
 from florin_server.store.settlement import late_payments
 from florin_server.workers.settlement.blocks import Follower
-from florin_server.workers.settlement.late_payments import LateMoney
+from florin_server.workers.settlement.late_payments import LateMoney, name_of
 
 _log = logging.getLogger(__name__)
 
@@ -70,13 +72,25 @@ class DirectPayments:
                 if event.ref not in accepted:
                     self._late.lost.append(event)
                 del self._waiting[event]
-            elif await self._blocks.is_settled(event):
-                if await self._in_time(option, event):
-                    await self._bind(payment, option, event)
-                else:
-                    self._late.add(payment, option, event, in_vain=True)
-                del self._waiting[event]
+                continue
+            async with self._isolating(event, "bind"):
+                if await self._blocks.is_settled(event):
+                    if await self._in_time(option, event):
+                        await self._bind(payment, option, event)
+                    else:
+                        self._late.add(payment, option, event, in_vain=True)
+                    del self._waiting[event]
+            if self._is_set_aside(event):
+                self._waiting.pop(event, None)
         await self._late.record()
+
+    def _isolating(self, event: Paid, step: str) -> AbstractAsyncContextManager[None]:
+        chain_id = self._rail.chain_id
+        return self._app.quarantine.isolating(ItemKind.EVENT, chain_id, name_of(event), step)
+
+    def _is_set_aside(self, event: Paid) -> bool:
+        chain_id = self._rail.chain_id
+        return self._app.quarantine.holds(ItemKind.EVENT, chain_id, name_of(event))
 
     async def _in_time(self, option: Option, event: Paid) -> bool:
         """True unless the price was over when the money moved.
@@ -100,12 +114,28 @@ class DirectPayments:
         wanted = sorted(references - known.keys())
         for start in range(0, len(wanted), _REFS_A_QUERY):
             part = wanted[start : start + _REFS_A_QUERY]
-            found = await self._app.store.read(offered.by_reference(self._rail.chain_id, part))
-            known |= {
-                self._rail.terms.reference(option): (payment, option) for payment, option in found
-            }
-        strange = [event for event in events if not await self._judge(known.get(event.ref), event)]
+            for found in await self._app.quarantine.each(
+                ItemKind.EVENT,
+                self._rail.chain_id,
+                [event for event in events if event.ref in part],
+                name_of,
+                "look up",
+                self._look_up,
+            ):
+                known |= found
+        strange = []
+        for event in events:
+            if self._is_set_aside(event):
+                continue
+            async with self._isolating(event, "judge"):
+                if not await self._judge(known.get(event.ref), event):
+                    strange.append(event)
         self._tell_of(strange)
+
+    async def _look_up(self, events: Sequence[Paid]) -> dict[str, tuple[Payment, Option]]:
+        references = sorted({event.ref for event in events})
+        found = await self._app.store.read(offered.by_reference(self._rail.chain_id, references))
+        return {self._rail.terms.reference(option): (payment, option) for payment, option in found}
 
     async def _judge(self, paid_for: tuple[Payment, Option] | None, event: Paid) -> bool:
         """True if an event moved an option's money; does what follows from that."""
@@ -139,7 +169,7 @@ class DirectPayments:
         output = f'"{event.tx_hash}"'
         digest = results.digest(option.id, [output])
         content = Confirmation(payment.id, option.id, (output,), digest, now_us)
-        first = option.first_block(self._rail.confirmations, event.block_number)
+        first = option.first_block(self._rail.reorg_depth, event.block_number)
         bound = await self._app.store.write(
             payments.accept(
                 content, option, first, ("unknown", None), now_us, cause=Event.SEEN_ON_CHAIN

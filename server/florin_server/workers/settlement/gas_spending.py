@@ -23,7 +23,7 @@ from florin_server.domain.settlement.chain_txs import (
 )
 from florin_server.flows.app import Core
 from florin_server.flows.limits import gas_budgets
-from florin_server.flows.limits.gas_budgets import Budget
+from florin_server.flows.limits.gas_budgets import Budget, HourlyBudgets
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Mined
 from florin_server.store.engine.query import Op, Operation, operation
@@ -95,7 +95,8 @@ class Spending:
         `on_way` are those in open transactions.
         """
         used = await self._read()
-        if not used.failed and all(one.kind in {None, PayerKind.KEY} for one in items):
+        plain = all(one.kind in {None, PayerKind.KEY} for one in items)
+        if plain and not used.failed and not self._budgets.covers_keys:
             self._paused.difference_update(one.payment.id for one in items)
             return list(items)
         payers = {one.option.payer for one in items}
@@ -123,13 +124,16 @@ class Spending:
         self._paused.update(one.payment.id for one in empty)
         return free
 
+    @property
+    def _budgets(self) -> HourlyBudgets:
+        return gas_budgets.budgets_of(self._app, self._rail.chain_id)
+
     def _share(self, item: Accepted) -> Share:
-        gas = self._rail.gas
-        return Share(PayerKind.KEY, 0) if gas is None else gas.share(item)
+        return self._rail.relay.share(item)
 
     def _is_stopped(self, item: Accepted, lost: Mapping[str, int]) -> bool:
         """True if its payer lost too much, whatever that is."""
-        return lost.get(item.option.payer, 0) >= self._app.settings.failed_gas.payer
+        return lost.get(item.option.payer, 0) >= self._budgets.payer
 
     def _purses(
         self,
@@ -139,10 +143,13 @@ class Spending:
         used: Usage,
         lost: Mapping[str, int],
     ) -> list[_Purse]:
-        """The budgets that a payment draws on; plain keys draw on none in advance."""
-        if share.kind is PayerKind.KEY:
+        """The budgets that a payment draws on in advance.
+
+        Plain keys draw on none where their evasions cost them more than us.
+        """
+        most, payer, own = self._budgets, item.option.payer, item.app
+        if share.kind is PayerKind.KEY and not most.covers_keys:
             return []
-        most, payer, own = self._app.settings.failed_gas, item.option.payer, item.app
         wanted = {
             ("payer", payer): (most.payer, lost.get(payer, 0)),
             ("app", own): (most.app, used.failed_by_app.get(own, 0)),
@@ -190,7 +197,8 @@ class Spending:
             return ()
         if came_to_nothing(one):
             # no item can do that: each has gas of its own, and so nobody is to blame
-            return (Spent("", "", "", SpentKind.FAILED, mined.gas_used, mined.gas_cost),)
+            used, cost = _gas_used(tx, mined), mined.gas_cost or 0
+            return (Spent("", "", "", SpentKind.FAILED, used, cost),)
         ended = [one for one in tx.item_ids if one not in known]
         others = await self._app.store.read(gas.paid_otherwise(ended, tx.hashes)) if ended else []
         failed = {payment_id: (payer, app) for payment_id, payer, app in others}
@@ -200,6 +208,8 @@ class Spending:
             if (item := known.get(payment_id)) is None:
                 continue
             if not paid(item, tx):
+                if await self._is_misjudged(item, tx, shares.get(payment_id)):
+                    continue
                 failed[payment_id] = item.option.payer, item.app
             elif payment_id in shares and shares[payment_id].kind is PayerKind.UNBORN:
                 opened[payment_id] = item.option.payer, item.app
@@ -217,11 +227,20 @@ class Spending:
                     payer,
                     app,
                     SpentKind.OPENED,
-                    mined.gas_used * shares[payment_id].gas // whole,
+                    _gas_used(tx, mined) * shares[payment_id].gas // whole,
                 )
                 for payment_id, (payer, app) in opened.items()
             ),
         )
+
+    async def _is_misjudged(self, item: Accepted, tx: ChainTx, had: Share | None) -> bool:
+        """Return whether a payment failed for want of gas that we should have given it."""
+        gas = self._rail.gas
+        if had is None or gas is None or not await gas.had_too_little_gas(item, had):
+            return False
+        text = "payment %s had too little gas in transaction %s: no budget is charged"
+        _log.warning(text, item.payment.id, tx.hash)
+        return True
 
     def retries(self, ends: Sequence[Ended], freed: Sequence[Accepted], now_us: int) -> list[Retry]:
         """When payments are due again whose transactions ended without them."""
@@ -247,8 +266,9 @@ class Spending:
                 text = "transaction %s of %d payments was reverted as a whole: each is sent alone"
                 _log.warning(text, tx.hash, len(tx.item_ids))
             elif spent.kind is SpentKind.FAILED:
-                text = "payment %s was not paid by transaction %s, which lost %d gas to payer %s"
-                _log.warning(text, spent.payment_id, tx.hash, spent.gas, spent.payer)
+                text = "payment %s was not paid by transaction %s, which lost %d %s to payer %s"
+                unit = "lamports" if self._budgets.covers_keys else "gas"
+                _log.warning(text, spent.payment_id, tx.hash, spent.gas, unit, spent.payer)
         for one in retries:
             if one.item.failures >= FAILURES_MAX:
                 text = "payment %s is not sent any more: %d transactions did not pay it"
@@ -263,7 +283,7 @@ class Spending:
         """What was spent in this hour; an exhausted budget is told once."""
         self._used = used = await gas_budgets.usage(self._app, self._rail.chain_id)
         self._told = {one for one in self._told if one[0] == used.since_us}
-        for one in gas_budgets.exhausted(self._app, used):
+        for one in gas_budgets.exhausted(self._app, self._rail.chain_id, used):
             line = used.since_us, one.budget, one.whose
             if line not in self._told:
                 self._told.add(line)
@@ -279,7 +299,8 @@ class Spending:
         used = self._used
         if used is None or used.since_us != gas_budgets.hour_of(self._app.clock.now_us()):
             return []
-        return [one.reason for one in gas_budgets.exhausted(self._app, used)]
+        found = gas_budgets.exhausted(self._app, self._rail.chain_id, used)
+        return [one.reason for one in found]
 
 
 def given_up(unsettled: Iterable[Accepted]) -> int:
@@ -320,16 +341,20 @@ def conclude(
 
 def _most(tx: ChainTx, shares: Mapping[str, Share], mined: Mined) -> dict[str, int]:
     """What each item may have used: its share, but no more than all of them did."""
+    used = _gas_used(tx, mined)
     if len(tx.item_ids) == 1:
-        return {tx.item_ids[0]: mined.gas_used}
-    return {
-        one: min(shares[one].gas, mined.gas_used) if one in shares else mined.gas_used
-        for one in tx.item_ids
-    }
+        return {tx.item_ids[0]: used}
+    return {one: min(shares[one].gas, used) if one in shares else used for one in tx.item_ids}
+
+
+def _gas_used(tx: ChainTx, mined: Mined) -> int:
+    """Return the gas that a transaction used; all that it might use where no node reports it."""
+    return sum(share.gas for share in tx.shares) if mined.gas_used is None else mined.gas_used
 
 
 def _told_of(  # noqa: PLR0917  (one of each, none alike)
     mined: Mined, payment_id: str, payer: str, app: str, kind: SpentKind, used: int
 ) -> Spent:
-    cost = mined.gas_cost * used // mined.gas_used if mined.gas_used else mined.gas_cost
+    whole = mined.gas_cost or 0
+    cost = whole * used // mined.gas_used if mined.gas_used else whole
     return Spent(payment_id, payer, app, kind, used, cost)

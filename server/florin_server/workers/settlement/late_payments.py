@@ -12,6 +12,7 @@ from florin_server.domain.ids import short_id
 from florin_server.domain.payments.payment import Option, Payment
 from florin_server.domain.payouts.held_money import HeldMoney
 from florin_server.domain.payouts.payout import Payout, PayoutKind
+from florin_server.domain.quarantine import ItemKind
 from florin_server.flows.app import Core
 from florin_server.flows.ledger import postings
 from florin_server.flows.screening.check import why_blocked
@@ -22,6 +23,17 @@ from florin_server.workers.settlement import held_money
 from florin_server.workers.settlement.blocks import Follower
 
 _log = logging.getLogger(__name__)
+
+
+def name_of(event: Paid) -> str:
+    """Return the subject under which an event is set aside; `place_of` reads it."""
+    return f"{event.block_number}/{event.ref}/{event.tx_hash}"
+
+
+def place_of(name: str) -> tuple[str, int]:
+    """Return the reference and the block of an event that was set aside."""
+    number, ref, _ = name.split("/", 2)
+    return ref, int(number)
 
 
 class LateMoney:
@@ -57,9 +69,17 @@ class LateMoney:
             if event not in paid.get(event.ref, ()):
                 self.lost.append(event)
                 del self._waiting[event]
-            elif await self._blocks.is_settled(event):
-                await self._record(payment, option, event, in_vain=in_vain)
-                del self._waiting[event]
+                continue
+            name = name_of(event)
+            async with self._app.quarantine.isolating(
+                ItemKind.EVENT, self._rail.chain_id, name, "record late money"
+            ):
+                if await self._blocks.is_settled(event):
+                    await self._record(payment, option, event, in_vain=in_vain)
+                    del self._waiting[event]
+            if self._app.quarantine.holds(ItemKind.EVENT, self._rail.chain_id, name):
+                # it is asked for again once the operator retries it
+                self._waiting.pop(event, None)
 
     async def _record(
         self, payment: Payment, option: Option, event: Paid, *, in_vain: bool

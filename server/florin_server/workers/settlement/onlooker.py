@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
@@ -15,8 +14,9 @@ from florin_server.rails.roles import Payouts
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine.query import StoreError
 from florin_server.store.settlement import chain_txs, leases
+from florin_server.workers.settlement.observations import Observations
 from florin_server.workers.settlement.tx_sender import lease_of
-from florin_server.workers.wait import fault_of
+from florin_server.workers.wait import fault_of, run_together
 
 # between two looks at the leases
 _LOOK_S: Final = 5.0
@@ -50,6 +50,7 @@ class Elsewhere:
     def __init__(self, account: str) -> None:
         self.account = account
         self.open_transactions = 0
+        self.leads = False
         self.paused = False
 
     def pause(self) -> None:
@@ -68,6 +69,7 @@ class Onlooker:
         self._app = app
         self._rail = rail
         self._names = names
+        self._observations = Observations(app, rail)
         self._keys = {one: Elsewhere(f"{rail.chain_id}:{one}") for one in senders}
         self._board = Board(names, app.clock.now_us)
         self._wrong: Mapping[ConditionName, str] = {names.starting: "starting"}
@@ -91,6 +93,11 @@ class Onlooker:
         return self._rail.chain_id
 
     @property
+    def leases(self) -> Mapping[str, int]:
+        """None: others hold them."""
+        return {}
+
+    @property
     def executors(self) -> Sequence[Elsewhere]:
         """The keys with which others send."""
         return list(self._keys.values())
@@ -106,7 +113,7 @@ class Onlooker:
 
     async def run(self) -> None:
         """Looks on until cancelled."""
-        await asyncio.gather(self._follow_leases(), self._follow_head())
+        await run_together(self._follow_leases(), self._follow_head())
 
     async def _follow_leases(self) -> None:
         while True:
@@ -119,6 +126,7 @@ class Onlooker:
             await rest(self._app.clock, _LOOK_S, looked_us)
 
     async def _look(self) -> None:
+        await self._observations.refresh()
         now_us = self._app.clock.now_us()
         names = {lease_of(self._rail, one): one for one in self._keys}
         held = {names[one] for one in await self._app.store.read(leases.leased(names, now_us))}
@@ -130,8 +138,8 @@ class Onlooker:
             told = f"another process has the lease of {', '.join(sorted(held))}"
             self._wrong = {self._names.leased: told}
         elif self._free_since_us is None:
-            self._free_since_us = now_us
-        elif now_us - self._free_since_us >= _FREE_US:
+            self._free_since_us = self._app.clock.steady_us()
+        elif self._app.clock.steady_us() - self._free_since_us >= _FREE_US:
             keys = ", ".join(self._keys)
             told = f"no process has the lease of {keys}: start one with `florin worker`"
             self._wrong = {self._names.failing: told}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 
+from florin_server.domain.quarantine import ItemKind
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
@@ -15,6 +17,8 @@ from florin_server.workers.settlement.blocks import Follower
 _REFS_A_CALL = 50
 # blocks that must be left for a transaction until what it brings lapses
 _LAST_BLOCKS = 2
+
+_PAYMENT_ID = attrgetter("payment.id")
 
 
 class OpenPayments:
@@ -34,18 +38,27 @@ class OpenPayments:
 
     @property
     def items(self) -> Collection[Accepted]:
-        """All of them."""
-        return self.by_ref.values()
+        """All of them but those that are set aside."""
+        return self._left_in(self.by_ref.values())
 
     @property
     def by_id(self) -> dict[str, Accepted]:
         """All of them, by payment."""
         return {item.payment.id: item for item in self.items}
 
+    def _left_in(self, items: Iterable[Accepted]) -> list[Accepted]:
+        chain_id = self._rail.chain_id
+        return self._app.quarantine.left_in(ItemKind.PAYMENT, chain_id, items, _PAYMENT_ID)
+
     async def load(self) -> None:
         """Reads again which they are."""
         unsettled = await self._app.store.read(chain_txs.unsettled(self._rail.chain_id))
-        self.by_ref = {self._terms.reference(item.option): item for item in unsettled}
+        chain_id, quarantine = self._rail.chain_id, self._app.quarantine
+        found: dict[str, Accepted] = {}
+        for item in self._left_in(unsettled):
+            async with quarantine.isolating(ItemKind.PAYMENT, chain_id, item.payment.id, "take up"):
+                found[self._terms.reference(item.option)] = item
+        self.by_ref = found
 
     async def drop_ended(self) -> None:
         """Lets go of those that others ended."""
@@ -66,11 +79,21 @@ class OpenPayments:
 
     async def find_events(self, items: Sequence[Accepted]) -> None:
         """Asks the chain for the events of payments, whatever blocks told."""
-        options = {self._terms.reference(item.option): item.option for item in items}
         for start in range(0, len(items), _REFS_A_CALL):
-            for event in await self._rail.observer.find(items[start : start + _REFS_A_CALL]):
-                if self._terms.proves(options[event.ref], event):
-                    self._blocks.evidence.add_paid(event)
+            await self._app.quarantine.each(
+                ItemKind.PAYMENT,
+                self._rail.chain_id,
+                items[start : start + _REFS_A_CALL],
+                _PAYMENT_ID,
+                "find events",
+                self._find,
+            )
+
+    async def _find(self, items: Sequence[Accepted]) -> None:
+        options = {self._terms.reference(item.option): item.option for item in items}
+        for event in await self._rail.observer.find(items):
+            if self._terms.proves(options[event.ref], event):
+                self._blocks.evidence.add_paid(event)
 
     def seen(self, item: Accepted) -> bool:
         """True if there is an event of a payment, final or not."""
@@ -98,10 +121,12 @@ class OpenPayments:
 
     def unseen(self, accepted_by_us: int) -> list[Accepted]:
         """Those, accepted by a time, of which no block has told anything yet."""
+        now_us = self._app.clock.now_us()
         return [
             item
             for item in self.items
-            if item.confirmation.at_us <= accepted_by_us and not self.seen(item)
+            # nothing was accepted in the future: the clock was set back since
+            if not accepted_by_us < item.confirmation.at_us <= now_us and not self.seen(item)
         ]
 
     def _proofs(self, item: Accepted) -> list[Paid]:

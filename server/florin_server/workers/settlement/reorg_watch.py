@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from functools import partial
+from operator import attrgetter
 
+from florin_server.domain.quarantine import ItemKind
 from florin_server.domain.settlement.chain_txs import Finding, Watched, Watcher
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
+from florin_server.rails.roles import Blocks
 from florin_server.store.engine.query import Operation
 from florin_server.store.settlement import reorg
 from florin_server.workers.settlement.blocks import Follower
@@ -63,21 +67,52 @@ class ReorgWatch:
         if rewinds == self._seen or not self._watched or blocks is None:
             self._seen = rewinds
             return False
-        gone, sure = [], True
-        for number, block_hash in {(w.block_number, w.block_hash) for w in self._watched.values()}:
-            known = await self._blocks.hash_of(number)
-            if known is None:
-                sure = False  # a node that has no such block (yet) proves nothing
-            elif known != block_hash:
-                if not await blocks.replaced(number, block_hash):
-                    sure = False  # one node alone takes nothing back
-                    continue
-                gone += [w.tx_hash for w in self._watched.values() if w.block_hash == block_hash]
-        if gone:
-            await self._undo(gone, senders)
+        gone: list[str] = []
+        sure = True
+        left_in, chain_id = self._app.quarantine.left_in, self._rail.chain_id
+        watched = left_in(ItemKind.WATCHED, chain_id, self._watched.values(), attrgetter("tx_hash"))
+        for number, block_hash in {(one.block_number, one.block_hash) for one in watched}:
+            here = [one.tx_hash for one in watched if one.block_hash == block_hash]
+            for is_gone in await self._app.quarantine.each(
+                ItemKind.WATCHED,
+                chain_id,
+                here,
+                str,
+                "look for its block",
+                partial(self._is_gone, blocks, number, block_hash),
+            ):
+                if is_gone is None:
+                    # a node that has no such block (yet), or one alone, proves nothing
+                    sure = False
+                elif is_gone:
+                    gone += [one for one in here if one not in gone]
+        undone = left_in(ItemKind.WATCHED, chain_id, gone, str)
+        if undone:
+            await self._app.quarantine.each(
+                ItemKind.WATCHED,
+                chain_id,
+                undone,
+                str,
+                "undo",
+                lambda part: self._undo(part, senders),
+            )
         if sure:
             self._seen = rewinds
-        return bool(gone)
+        return bool(undone)
+
+    async def _is_gone(
+        self, blocks: Blocks, number: int, block_hash: str, _: Sequence[str]
+    ) -> bool | None:
+        """Return True if a block was replaced, None if that is not certain."""
+        known = await self._blocks.hash_of(number)
+        if known is None:
+            return None
+        if known == block_hash:
+            return False
+        return True if await blocks.replaced(number, block_hash) else None
+
+    def _is_set_aside(self, tx_hash: str) -> bool:
+        return self._app.quarantine.holds(ItemKind.WATCHED, self._rail.chain_id, tx_hash)
 
     async def _undo(self, gone: Sequence[str], senders: Sequence[str]) -> None:
         store, chain_id = self._app.store, self._rail.chain_id
@@ -99,10 +134,15 @@ class ReorgWatch:
 
     async def forget(self) -> None:
         """Lets go of what is so deep by now that it stays."""
-        below = self._blocks.head + 1 - (1 + _LONGER) * self._rail.confirmations
+        below = self._blocks.head + 1 - (1 + _LONGER) * self._rail.reorg_depth
         if any(one.block_number < below for one in self._watched.values()):
             await self._app.store.write(reorg.forget(self._rail.chain_id, self._watcher, below))
-            self._watched = {h: w for h, w in self._watched.items() if w.block_number >= below}
+            # what is set aside is looked at again, however deep it is by then
+            self._watched = {
+                h: w
+                for h, w in self._watched.items()
+                if w.block_number >= below or self._is_set_aside(h)
+            }
 
 
 def ended_in(findings: Sequence[Finding], ends: Sequence[Ended]) -> list[Watched]:

@@ -31,6 +31,9 @@ _NAMES = (
     ConditionName.PAYMENTS_GIVEN_UP,
     ConditionName.PAYMENTS_UNDONE,
     ConditionName.RELAYER_FUNDS_LOW,
+    ConditionName.RELAYER_EMPTY,
+    ConditionName.DURABLE_NONCES_MISSING,
+    ConditionName.PACE_CHANGED,
 )
 
 

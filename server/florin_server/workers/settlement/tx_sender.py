@@ -9,38 +9,40 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from functools import partial
+from operator import attrgetter
 
 from florin_server.domain.ids import short_id
-from florin_server.domain.ledger import postings
+from florin_server.domain.quarantine import ItemKind, describe_error
 from florin_server.domain.settlement.chain_txs import (
     ChainTx,
-    Posting,
     Share,
     TxEnd,
     TxState,
     Variant,
 )
+from florin_server.domain.settlement.lease import LEASE_S
 from florin_server.domain.settlement.state import TRANSACTION, TxEvent
 from florin_server.flows.app import Core
+from florin_server.flows.quarantine.quarantine import is_unexpected
 from florin_server.rails.protocol import Rail
-from florin_server.rails.types import Mined, RailUnavailable, Signed
+from florin_server.rails.types import Mined, RailUnavailable, SentTransfer, Signed
 from florin_server.store.engine.query import Op, Operation, operation
 from florin_server.store.settlement import chain_txs, leases
 from florin_server.workers.settlement.blocks import Follower
+from florin_server.workers.settlement.costs import costs_of, count_ended
+from florin_server.workers.settlement.key_nonces import next_nonce, recover
 
 _log = logging.getLogger(__name__)
 
-_LEASE_S = 25
 _LEASE_RETRY_US = 1_000_000
-# blocks after which a transaction that is in none is looked for, and broadcast again or raised
-_STALE_BLOCKS = 3
+_ID = attrgetter("id")
 
 
 def lease_of(rail: Rail, sender: str) -> str:
     """The name of the lease that belongs to a key on a chain."""
-    return f"relayer:{rail.chain_id}:{sender}"
+    return leases.name_of(rail.chain_id, sender)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class TxSender:
 
     `cannot_be_mined` tells that no block can hold a transaction any more, judged at final depth;
     `wake` lets its owner take a turn at once; `again` tells whether a transaction that was over may
-    be sent once more if a reorganisation undid it, which all may if there is none; `in_time` tells
+    be sent once more if a reorganisation undid it, which all may if there is none; `adopt` is given
+    transactions that the store lost, by nonce, to write down those that are known; `in_time` tells
     whether one may still be handed over, as all may if there is none; `payer` is the address that
     pays for gas if it is not the sender. While it is paused it signs and broadcasts nothing, and
     follows what is on its way.
@@ -77,6 +80,7 @@ class TxSender:
         cannot_be_mined: Callable[[ChainTx], Awaitable[bool]],
         wake: Callable[[], None],
         again: Callable[[ChainTx], Awaitable[bool]] | None = None,
+        adopt: Callable[[Mapping[int, SentTransfer | None]], Awaitable[None]] | None = None,
         in_time: Callable[[ChainTx], bool] | None = None,
         payer: str = "",
         pays_out: bool = False,
@@ -89,6 +93,7 @@ class TxSender:
         self._cannot_be_mined = cannot_be_mined
         self._wake = wake
         self._again = again
+        self._adopt = adopt
         self._in_time = in_time
         self._lease = lease_of(rail, sender)
         self.epoch = 0  # of the lease; another number each time that somebody else had it
@@ -96,6 +101,7 @@ class TxSender:
         self._lease_at_us = 0  # when to look at the lease again
         self._nonce = 0
         self._txs: dict[str, ChainTx] = {}  # by id, in nonce order
+        self._dead: set[str] = set()  # set aside, and another transaction used their nonce
         self._unnoted: set[str] = set()  # handed over, and the head since is not known yet
         self._resumed = False
         self._stuck = ""  # the transaction that `problem` is about
@@ -116,6 +122,11 @@ class TxSender:
         return self.epoch > 0
 
     @property
+    def next_nonce(self) -> int:
+        """The number of what is sent next."""
+        return self._nonce
+
+    @property
     def open_transactions(self) -> int:
         """How many transactions are neither final nor replaced."""
         return len(self._txs)
@@ -123,13 +134,13 @@ class TxSender:
     @property
     def has_room(self) -> bool:
         """True if the key may sign something new now."""
-        waiting = sum(self._mined(tx) is None for tx in self._txs.values())
+        waiting = sum(self._mined(tx) is None for tx in self._live())
         return self.leads and not self.paused and waiting < self._rail.open_max
 
     @property
     def prepares(self) -> bool:
-        """True while a transaction without items is open."""
-        return any(not tx.item_ids for tx in self._txs.values())
+        """True while a transaction without items is open and not set aside."""
+        return any(not tx.item_ids for tx in self._followed())
 
     def holds(self, item_id: str) -> bool:
         """True if an item is in an open transaction."""
@@ -159,9 +170,9 @@ class TxSender:
         A process that owns its store takes over from its dead forerunner at once, but never from
         one that took the lease away while it ran.
         """
-        now_us, ttl_us = self._app.clock.now_us(), _LEASE_S * 1_000_000
-        store = self._app.store
-        if now_us < self._lease_at_us:
+        now_us, ttl_us = self._app.clock.now_us(), LEASE_S * 1_000_000
+        store, steady_us = self._app.store, self._app.clock.steady_us()
+        if steady_us < self._lease_at_us:
             return self.leads
         if self.epoch:
             renewed = await store.write(
@@ -176,7 +187,7 @@ class TxSender:
                 leases.acquire(self._lease, self._owner, now_us, ttl_us, steal=self._may_steal)
             )
             self.epoch, self._may_steal = taken or 0, False
-        self._lease_at_us = now_us + (ttl_us // 3 if self.epoch else _LEASE_RETRY_US)
+        self._lease_at_us = steady_us + (ttl_us // 3 if self.epoch else _LEASE_RETRY_US)
         return self.leads
 
     async def give_back(self) -> None:
@@ -192,26 +203,17 @@ class TxSender:
 
     async def start(self) -> None:
         """Picks up where the last owner of the lease stopped, as it was loaded."""
-        self._nonce = await self._next_nonce()
+        await recover(self._app, self._rail, self.address, self._txs.values(), self._adopt)
+        self._nonce = await next_nonce(self._app, self._rail, self.address, self._txs.values())
         for tx in list(self._txs.values()):
             await self._broadcast(tx)
 
-    async def _next_nonce(self) -> int:
-        """After the newest transaction of ours that the chain has or will get.
+    async def adopt(self, item_id: str, nonce: int, sent: Signed, claim: Operation[None]) -> None:
+        """Write down a transaction of this key that a block has, for an item; follow it from now.
 
-        What was written down counts only if the chain agrees: a chain that was begun anew starts
-        from zero, and a gap would never close.
+        LostLease as `send`.
         """
-        open_ones = [tx.nonce + 1 for tx in self._txs.values()]
-        stored = await self._app.store.read(chain_txs.next_nonce(self._rail.chain_id, self.address))
-        nonces = self._rail.account_nonces
-        if nonces is None:
-            # the numbers only tell our own transactions apart
-            return max([stored or 0, *open_ones])
-        nonce = max([await nonces.next_nonce(self.address), *open_ones])
-        if stored is None or stored <= nonce:
-            return nonce
-        return stored if await nonces.nonce_used(self.address, stored - 1) else nonce
+        await self._append(nonce, [item_id], sent, claim)
 
     # -- sending
 
@@ -226,16 +228,12 @@ class TxSender:
         LostLease, of which NotWaiting (raised by the claim) is one, leaves nothing written or
         sent; the lease is then taken anew.
         """
-        await self._append(self._nonce, item_ids, sign, claim())
+        signed = await sign(self._nonce)
+        await self._broadcast(await self._append(self._nonce, item_ids, signed, claim()))
 
     async def _append(
-        self,
-        nonce: int,
-        item_ids: Sequence[str],
-        sign: Callable[[int], Awaitable[Signed]],
-        claim: Operation[None],
-    ) -> None:
-        signed = await sign(nonce)
+        self, nonce: int, item_ids: Sequence[str], signed: Signed, claim: Operation[None]
+    ) -> ChainTx:
         tx = ChainTx(
             id=short_id("tx_", self._app.randbytes),
             chain_id=self._rail.chain_id,
@@ -253,7 +251,7 @@ class TxSender:
         await self._commit(chain_txs.append(tx, self.epoch, self._lease, claim))
         self._nonce = max(self._nonce, nonce + 1)
         self._txs[tx.id] = tx
-        await self._broadcast(tx)
+        return tx
 
     async def _commit(self, op: Operation[None]) -> None:
         try:
@@ -282,6 +280,9 @@ class TxSender:
             except RailUnavailable as error:
                 # the outcome is unknown: the transaction stays open and is looked for later
                 _log.warning("broadcast of %s: %s", one.hash, error)
+            except Exception:  # noqa: BLE001  (no item stops a worker)
+                # likewise: what is written down is never given up because of that
+                _log.exception("broadcast of %s failed", one.hash)
             else:
                 return True
         return False
@@ -301,7 +302,7 @@ class TxSender:
             return
         head = max(self._blocks.head, (await self._rail.observer.head()).number)
         notes = dict.fromkeys(sent, head)
-        await self._app.store.write(_sent(notes))
+        await self._app.store.write(chain_txs.sent(notes))
         self._unnoted.clear()
         for one in notes:
             self._txs[one] = replace(self._txs[one], sent_block=head)
@@ -323,7 +324,8 @@ class TxSender:
         without that: a chain that waits for transactions makes no blocks. What waits behind the
         first of its kind is not raised: it could not be mined before it, whatever it offers.
         """
-        waiting = [tx for tx in self._txs.values() if self._mined(tx) is None]
+        await self._find_dead()
+        waiting = [tx for tx in self._live() if self._mined(tx) is None]
         waiting.sort(key=lambda tx: tx.nonce)
         if not waiting or waiting[0].id != self._stuck:
             self.problem = ""
@@ -333,16 +335,44 @@ class TxSender:
             if tx.id in self._unnoted:
                 continue
             sent = tx.sent_block
-            passed = sent is None or self._blocks.head - sent >= _STALE_BLOCKS
+            passed = sent is None or self._blocks.head - sent >= self._rail.stale_blocks
             if not (passed or at_once):
                 continue
-            gap = n == 0 and await self._close_gap(tx)
-            if not await self._rail.relay.knows(tx.variants[-1].hash):
-                await self._broadcast(tx)
-            elif tx.sent_block is None:
-                self._note_sent(tx)
-            elif passed and n == 0 and not gap:
-                await self._raise(tx)
+            try:
+                await self._look_after(tx, is_first=n == 0, passed=passed)
+            except Exception as error:
+                if not is_unexpected(error):
+                    raise
+                # it stays open and is looked after again with the next block
+                _log.exception("%s cannot be looked after", tx.hash)
+                self.problem, self._stuck = f"{tx.hash}: {describe_error(error)}", tx.id
+
+    async def _find_dead(self) -> None:
+        """Find which of those that are set aside no other waits for: their nonces are used."""
+        if (nonces := self._rail.account_nonces) is None:
+            return
+        self._dead -= (followed := {tx.id for tx in self._followed()})
+        for tx in [one for one in self._live() if one.id not in followed]:
+            try:
+                if await nonces.nonce_used(self.address, tx.nonce):
+                    self._dead.add(tx.id)
+            except Exception as error:
+                if not is_unexpected(error):
+                    raise
+                _log.exception("%s: whether nonce %d is used", self.account, tx.nonce)
+
+    def _live(self) -> list[ChainTx]:
+        """Return the open transactions but for those that are dead."""
+        return [tx for tx in self._txs.values() if tx.id not in self._dead]
+
+    async def _look_after(self, tx: ChainTx, *, is_first: bool, passed: bool) -> None:
+        gap = is_first and await self._close_gap(tx)
+        if not await self._rail.relay.knows(tx.variants[-1].hash):
+            await self._broadcast(tx)
+        elif tx.sent_block is None:
+            self._note_sent(tx)
+        elif passed and is_first and not gap:
+            await self._raise(tx)
 
     async def _raise(self, tx: ChainTx) -> None:
         """Signs a transaction that waits again for a higher fee; all variants may be mined."""
@@ -381,36 +411,53 @@ class TxSender:
                 await self._hand_over(found[0])
             else:
                 _log.warning("%s: nonce %d is filled", self.account, missing)
-                await self._append(missing, (), partial(nonces.fill, self.address), _nothing())
+                signed = await nonces.fill(self.address, missing)
+                await self._broadcast(await self._append(missing, (), signed, _nothing()))
         return nonce < first.nonce
 
     # -- ending
 
     async def ask(self) -> list[ChainTx]:
         """Looks for all open transactions, whatever the blocks told; those that were found."""
-        hashes = [one for tx in self._txs.values() for one in tx.hashes]
-        found = await self._rail.observer.mined(hashes)
-        self._blocks.evidence.mined.update(found)
+        if txs := self._followed():
+            await self._app.quarantine.each(
+                ItemKind.TRANSACTION, self._rail.chain_id, txs, _ID, "look for", self._find
+            )
         return [tx for tx in self._txs.values() if self._mined(tx) is not None]
+
+    async def _find(self, txs: Sequence[ChainTx]) -> None:
+        found = await self._rail.observer.mined([one for tx in txs for one in tx.hashes])
+        self._blocks.evidence.mined.update(found)
+
+    def _followed(self) -> list[ChainTx]:
+        """Return the open transactions that are not set aside."""
+        left_in, chain_id = self._app.quarantine.left_in, self._rail.chain_id
+        return left_in(ItemKind.TRANSACTION, chain_id, self._txs.values(), _ID)
 
     async def final(self) -> list[Ended]:
         """The transactions that are final, as far as the evidence goes."""
-        ended = []
-        for tx in self._txs.values():
-            mined = self._mined(tx)
-            if mined is not None and await self._blocks.is_settled(mined):
-                ended.append(self._end(tx, mined))
+        ended: list[Ended] = []
+        for tx in self._followed():
+            async with self._isolating(tx, "end"):
+                mined = self._mined(tx)
+                if mined is not None and await self._blocks.is_settled(mined):
+                    ended.append(self._end(tx, mined))
         return ended
+
+    def _isolating(self, tx: ChainTx, step: str) -> AbstractAsyncContextManager[None]:
+        chain_id = self._rail.chain_id
+        return self._app.quarantine.isolating(ItemKind.TRANSACTION, chain_id, tx.id, step)
 
     async def replaced(self) -> list[Ended]:
         """The transactions that no block can hold any more."""
-        ended = []
-        for tx in list(self._txs.values()):
+        ended: list[Ended] = []
+        for tx in self._followed():
             if self._mined(tx) is not None:
                 continue
-            over = await self._cannot_be_mined(tx)
-            if over and not await self._rail.observer.mined(tx.hashes):
-                ended.append(Ended(tx, TxEnd(tx.id, TxState.REPLACED), mined=None))
+            async with self._isolating(tx, "end as replaced"):
+                over = await self._cannot_be_mined(tx)
+                if over and not await self._rail.observer.mined(tx.hashes):
+                    ended.append(Ended(tx, TxEnd(tx.id, TxState.REPLACED), mined=None))
         nonces = self._rail.account_nonces
         if ended and nonces is not None:
             self._nonce = max(self._nonce, await nonces.next_nonce(self.address))
@@ -420,7 +467,7 @@ class TxSender:
         """Forgets transactions whose end is committed."""
         for one in ended:
             self._txs.pop(one.tx.id, None)
-            self._measure(one.mined)
+            count_ended(self._app.meters, self._rail.chain_id, self._payer, one.mined)
             for known in one.tx.hashes:
                 self._blocks.evidence.mined.pop(known, None)
 
@@ -428,14 +475,6 @@ class TxSender:
         ended_us, told = self._app.clock.now_us(), {"chain": tx.chain_id, "tx": tx.hash}
         for one in tx.item_ids if self._app.traces.on else ():
             self._app.traces.step(one, "broadcast", began_us, ended_us, **told)
-
-    def _measure(self, mined: Mined | None) -> None:
-        meters, chain_id = self._app.meters, self._rail.chain_id
-        if mined is None:
-            meters.transaction(chain_id, "replaced")
-            return
-        meters.transaction(chain_id, "succeeded" if mined.success else "reverted")
-        meters.gas(self._payer, mined.gas_cost)
 
     def _mined(self, tx: ChainTx) -> Mined | None:
         mined = self._blocks.evidence.mined
@@ -446,17 +485,6 @@ class TxSender:
         other = mined.tx_hash if mined.tx_hash != tx.hash else None
         end = TxEnd(tx.id, TxState.FINAL, mined.block_number, mined.block_hash, costs, other)
         return Ended(tx, end, mined)
-
-
-def costs_of(mined: Mined, account: str, coin: str) -> tuple[Posting, ...]:
-    """What a transaction cost the account (CAIP-10) that paid for it."""
-    return postings.spent(account, coin, mined.gas_cost, mined.rent)
-
-
-@operation
-def _sent(notes: Mapping[str, int]) -> Op[None]:
-    for tx_id, head in notes.items():
-        yield from chain_txs.sent(tx_id, head)
 
 
 @operation

@@ -1,7 +1,8 @@
 """Delivers what waits: claimed under a lease, sent, and concluded, each by itself.
 
 Whoever hangs holds one connection of many. How much one endpoint, one host and one partner may have
-at a time is bounded, and an endpoint that keeps failing is left alone for longer and longer.
+at a time is bounded, and an endpoint that keeps failing is left alone for longer and longer. A
+partner has at most half of the attempts that the others leave, so that some are left for the next.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from florin_server.clock import first_of, rest
+from florin_server.clock import SystemClock, first_of, rest
+from florin_server.domain.quarantine import ItemKind
 from florin_server.domain.sealed import Lost
+from florin_server.domain.text import replace_unprintable
 from florin_server.domain.webhooks import schedule, signing
 from florin_server.domain.webhooks.endpoint import Attempt, Endpoint, EndpointState
 from florin_server.flows.app import Core
+from florin_server.flows.quarantine.quarantine import is_unexpected
 from florin_server.flows.webhooks.message import Message, next_message, opened
-from florin_server.outbound.outbound import Answer, NoAnswer, Outbound
+from florin_server.outbound.outbound import AddressBusy, Answer, NoAnswer, Outbound
 from florin_server.store.engine.query import StoreError
 from florin_server.store.webhooks import deliveries
 from florin_server.store.webhooks.deliveries import Claimed, Policy
@@ -41,20 +44,22 @@ _GONE = 410
 _BUSY = frozenset((429, 503))
 # when what its host or its partner has no room for is looked at again
 _CROWDED_US = 100_000
+# and what an address has no room for, which is known only once its name was resolved
+_BUSY_ADDRESS_US = 1_000_000
+# of where a redirect leads to
+_LOCATION_CHARS = 200
 
 
 class Deliverer:
-    """Delivers for one process. `wall` is the time that receivers compare, seconds since 1970.
+    """Delivers for one process.
 
-    The service's own clock may be moved on by tests, and receivers believe theirs.
+    Signatures have the time that receivers compare with theirs: the database's, where machines
+    share one, for a machine's clock may be wrong; never one that tests moved on.
     """
 
-    def __init__(
-        self, core: Core, outbound: Outbound, wall: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, core: Core, outbound: Outbound) -> None:
         self._core = core
         self._outbound = outbound
-        self._wall = wall
         self._settings = core.settings.webhooks
         self._policy = Policy(
             int(self._settings.give_up_days * _DAY_US), self._settings.attempts_kept
@@ -65,11 +70,13 @@ class Deliverer:
         self._known: dict[str, Endpoint] = {}
         self._hosts: Counter[str] = Counter()
         self._partners: Counter[str] = Counter()
-        self._of_partner = max(1, self._settings.concurrency // 2)
 
     async def run(self) -> None:
         """Works until cancelled; what it has claimed by then is free for others."""
         asked = self._core.webhooks.asked
+        # a run that failed may have counted what it never started
+        for counted in (self._endpoints, self._hosts, self._partners):
+            counted.clear()
         try:
             store = self._core.store
             # what a process before this one had, and nobody has now
@@ -96,10 +103,13 @@ class Deliverer:
             for one, count in self._endpoints.items()
             if count >= self._together(self._known[one])
         ]
-        if not await self._core.store.read(deliveries.is_due(now_us, busy)):
+        crowded = [one for one, count in self._partners.items() if count >= self._of_partner(one)]
+        if not await self._core.store.read(deliveries.is_due(now_us, busy, crowded)):
             return False
         lease_us = int((self._settings.timeout_s + _LEASE_SPARE_S) * 1_000_000)
-        found = await self._core.store.write(deliveries.claim(now_us, lease_us, busy, room))
+        found = await self._core.store.write(
+            deliveries.claim(now_us, lease_us, busy, room, crowded)
+        )
         late = [one for one in found if not self._has_room(one)]
         self._known |= {one.endpoint.id: one.endpoint for one in found}
         self._known = {one: self._known[one] for one in self._endpoints}
@@ -117,7 +127,7 @@ class Deliverer:
         counted = (
             (self._endpoints, endpoint.id, self._together(endpoint)),
             (self._hosts, _host_of(endpoint.url), self._settings.host_concurrency),
-            (self._partners, endpoint.partner_id, self._of_partner),
+            (self._partners, endpoint.partner_id, self._of_partner(endpoint.partner_id)),
         )
         if any(count[key] >= most for count, key, most in counted):
             return False
@@ -130,11 +140,17 @@ class Deliverer:
 
         It has one as soon as half of its partner's are under way: many that hang leave room.
         """
-        crowded = self._partners[endpoint.partner_id] >= self._of_partner // 2
+        share = self._of_partner(endpoint.partner_id)
+        crowded = self._partners[endpoint.partner_id] >= share // 2
         return _TOGETHER if endpoint.proven and not crowded else 1
 
+    def _of_partner(self, partner_id: str) -> int:
+        """How many attempts a partner may have: half of what the others leave, at least one."""
+        others = self._partners.total() - self._partners[partner_id]
+        return max(1, (self._settings.concurrency - others) // 2)
+
     def _start(self, one: Claimed) -> None:
-        task = asyncio.create_task(self._deliver(one))
+        task = asyncio.create_task(self._deliver_or_shelve(one))
         self._open[task] = one
         task.add_done_callback(self._done)
 
@@ -153,6 +169,19 @@ class Deliverer:
             # its claim lapses, and it is tried again
             _log.error("an event could not be delivered", exc_info=error)
 
+    async def _deliver_or_shelve(self, one: Claimed) -> None:
+        """Deliver; an event whose delivery fails unexpectedly is set aside."""
+        quarantine, waiting = self._core.quarantine, one.waiting
+        name = f"{waiting.endpoint_id}/{waiting.payment_id}"
+        try:
+            await self._deliver(one)
+        except Exception as error:
+            if not is_unexpected(error):
+                raise
+            await quarantine.set_aside(
+                ItemKind.DELIVERY, "", name, "deliver", error, deliveries.shelve(one)
+            )
+
     async def _deliver(self, one: Claimed) -> None:
         core, now_us = self._core, self._core.clock.now_us()
         try:
@@ -168,9 +197,11 @@ class Deliverer:
                 why = "its secret cannot be read any more: rotate it, and resume it"
                 await core.store.write(deliveries.halt(one, why, now_us))
                 return
-            headers = signing.headers(keys, message.id, int(self._wall()), message.body)
+            headers = signing.headers(keys, message.id, int(self._wall_s()), message.body)
             await self._send(one, message, headers)
         except StoreError as error:
+            if is_unexpected(error):
+                raise
             _log.warning("an event is delivered again later: %s", error)
 
     async def _send(self, one: Claimed, message: Message, headers: dict[str, str]) -> None:
@@ -189,6 +220,11 @@ class Deliverer:
                 timeout_s=self._settings.timeout_s,
                 answer_bytes=self._settings.answer_bytes,
             )
+        except AddressBusy:
+            # nothing was sent, so nothing failed
+            later_us = core.clock.now_us() + _BUSY_ADDRESS_US
+            await core.store.write(deliveries.give_back([one], later_us))
+            return
         except NoAnswer as error:
             answer = error
         now_us = core.clock.now_us()
@@ -203,12 +239,17 @@ class Deliverer:
         core.meters.webhook("failed")
         asked_us = 0
         if isinstance(answer, Answer) and answer.status in _BUSY:
-            asked_us = schedule.asked_us(answer.retry_after, self._wall())
+            asked_us = schedule.asked_us(answer.retry_after, self._wall_s())
         gone = attempt.status == _GONE
         steps = deliveries.failed(one, attempt, now_us, self._policy, gone=gone, asked_us=asked_us)
         state = await core.store.write(steps)
         if state is EndpointState.PAUSED:
             _log.warning("webhook endpoint %s is paused", one.endpoint.id)
+
+    def _wall_s(self) -> float:
+        clock = self._core.clock
+        # clocks that stand still are of tests
+        return clock.unshifted_us() / 1_000_000 if isinstance(clock, SystemClock) else time.time()
 
     async def _end(self) -> None:
         claims = list(self._open.values())
@@ -232,7 +273,7 @@ def _attempt(
         said = answer.body.decode("utf-8", "replace").replace("\0", "\ufffd")
         status, fault = answer.status, None
         if 300 <= status < 400:
-            fault = "redirected: redirects are not followed"
+            fault = f"redirected: redirects are not followed{_target(answer.location)}"
     return Attempt(
         waiting.endpoint_id,
         0,
@@ -245,6 +286,13 @@ def _attempt(
         fault,
         said,
     )
+
+
+def _target(location: str) -> str:
+    """Return where a redirect leads to, as it may be shown: printable, and not longer than fits."""
+    shown = replace_unprintable(location[:_LOCATION_CHARS], "\ufffd")
+    cut = "…" if len(location) > _LOCATION_CHARS else ""
+    return f"; it leads to {shown}{cut}" if shown else ""
 
 
 def _host_of(url: str) -> str:

@@ -11,12 +11,23 @@ from typing import Any
 
 import orjson
 
+from florin_server.chains.evm import abi
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Option, ResolvedBuild
 from florin_server.rails.evm.paying.terms import Terms, bare
 from florin_server.rails.evm.paying.verify import refused
-from florin_server.rails.evm.reading.node import LATEST, Node, address_text, data, quantity, record
+from florin_server.rails.evm.reading.node import (
+    LATEST,
+    Node,
+    address_text,
+    call_to,
+    data,
+    quantity,
+    record,
+    uint,
+)
 from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.settler import IS_PAID
 
 
 def issue(option: Option, head: int, now_us: int) -> ResolvedBuild:
@@ -67,21 +78,47 @@ async def check(
     sent, mined = record(transaction), record(receipt)
     if sent is None:
         return
-    # an account with code may wrap its call into whatever its wallet sends
-    wrapped = bool(data(code)) and address_text(sent.get("to") or payer) != terms.route.settler
     (call,) = orjson.loads(issued[0].actions[-1].params_json)
-    if not wrapped and not _is_call(sent, call):
-        raise refused("transaction_mismatch", "The transaction is not the one that was asked for")
-    if mined is not None and quantity(mined.get("status")) == 0:
-        raise refused("transaction_mismatch", "The transaction failed")
+    # an account with code may wrap its call into whatever its wallet sends
+    coded = bool(data(code)) and address_text(sent.get("to") or payer) != terms.route.settler
+    if not (coded or _carries(sent, call) or _is_call(sent, call)):
+        problem = "The transaction is not the one that was asked for"
+    elif mined is not None and quantity(mined.get("status")) == 0:
+        problem = "The transaction failed"
+    else:
+        return
+    # A wallet may name one transaction while another one paid, as when two bundlers send the same
+    # operation. What the contract knows as paid is never refused.
+    question = IS_PAID + abi.address(payer) + terms.nonce
+    (paid,) = await node.batch([call_to(terms.route.settler, question)])
+    if uint(paid) == 0:
+        raise refused("transaction_mismatch", problem)
+
+
+def _carries(sent: Mapping[str, Any], call: Mapping[str, str]) -> bool:
+    """Return whether another account's transaction, or one that sets code, may make a call.
+
+    An account that has no code yet gets it in the very transaction that pays: it is created by
+    its first operation (ERC-4337), or delegates (EIP-7702).
+    """
+    if sent.get("to") is None or address_text(sent["to"]) == call["to"]:
+        return False
+    if sent.get("authorizationList"):
+        return True
+    carried = bytes.fromhex(call["data"][2:]) in data(sent.get("input"))
+    return carried and address_text(sent.get("from")) != call["from"]
 
 
 def _is_call(sent: Mapping[str, Any], call: Mapping[str, str]) -> bool:
-    """True if a transaction is exactly a call."""
+    """Return whether a transaction makes a call.
+
+    Wallets may append bytes to the data, such as the name of their app (ERC-8021): a contract
+    does not read them, and the money moves all the same.
+    """
     return (
         sent.get("to") is not None
         and address_text(sent.get("from")) == call["from"]
         and address_text(sent["to"]) == call["to"]
         and quantity(sent.get("value")) == int(call.get("value", "0x0"), 16)
-        and data(sent.get("input")) == bytes.fromhex(call["data"][2:])
+        and data(sent.get("input")).startswith(bytes.fromhex(call["data"][2:]))
     )

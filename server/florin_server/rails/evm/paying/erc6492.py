@@ -97,8 +97,10 @@ def unwrap(given: bytes) -> Wrapped | None:
 def not_allowed(chain: EvmChain) -> str:
     """Why a factory is not called, for the buyer's wallet."""
     if chain.opener is None:
-        return "Signatures of accounts that do not exist yet are not taken on this chain"
-    return "The account does not exist, and its factory is not one that is called here"
+        why = "Signatures of accounts that do not exist yet are not taken on this chain"
+    else:
+        why = "The account does not exist, and its factory is not one that is called here"
+    return f"{why}: create the account first, and sign again"
 
 
 async def opener_problem(node: Node, chain: EvmChain) -> str | None:
@@ -124,10 +126,11 @@ def open_and_call(openings: Sequence[Opening], target: str, call: bytes) -> byte
     return OPEN + head + listed + abi.padded(call)
 
 
-def probe(payer: str, wrapped: Wrapped, digest: bytes) -> DryRun:
+def probe(payer: str, wrapped: Wrapped, digest: bytes, open_gas: int = OPEN_GAS) -> DryRun:
     """Asks whether an account, created if need be, accepts the inner signature of a digest.
 
-    Answered by ABSENT, REFUSES or ACCEPTS, by code that is never deployed.
+    Answered by ABSENT, REFUSES or ACCEPTS, by code that is never deployed. `open_gas` is what its
+    factory may use.
     """
     words = 6 * abi.WORD
     told = abi.padded(wrapped.data)
@@ -137,7 +140,7 @@ def probe(payer: str, wrapped: Wrapped, digest: bytes) -> DryRun:
             abi.address(payer),
             abi.address(wrapped.factory),
             abi.number(words),
-            abi.number(OPEN_GAS),
+            abi.number(open_gas),
             digest,
             abi.number(words + len(told)),
             told,
@@ -145,5 +148,5 @@ def probe(payer: str, wrapped: Wrapped, digest: bytes) -> DryRun:
         )
     )
     creation = _CREATION_GAS + _INIT_WORD_GAS * (len(code) // abi.WORD + 1) + _ANSWER_GAS
-    gas = dry_run_gas(code, by_key=False) + creation + OPEN_GAS
+    gas = dry_run_gas(code) + creation + open_gas
     return DryRun(None, code, gas)

@@ -9,8 +9,9 @@ from florin_server.domain.payments.payment import FreeNonce, Option, Payment, Re
 from florin_server.pricing.prices import Quote
 from florin_server.rails.connection.coalesce import Shared
 from florin_server.rails.evm.paying import direct
+from florin_server.rails.evm.paying.mismatches import Mismatches
 from florin_server.rails.evm.paying.payable import means as means_of
-from florin_server.rails.evm.paying.terms import build_option
+from florin_server.rails.evm.paying.terms import bare, build_option
 from florin_server.rails.evm.reading.guards import NO_GUARD
 from florin_server.rails.evm.reading.reader import Reader
 from florin_server.rails.evm.reading.refusals import Refusals
@@ -26,19 +27,21 @@ class EvmOffers:
     `found` tells what is taken now, `head` the newest block.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  (one of each, none alike)
         self,
         chain: EvmChain,
         reader: Reader,
         refusals: Refusals,
         found: Callable[[], Inspection],
         head: Callable[[], Awaitable[Head]],
+        mismatches: Mismatches,
     ) -> None:
         self._chain = chain
         self._reader = reader
         self._refusals = refusals
         self._found = found
         self._head = head
+        self._mismatches = mismatches
         self._payable: Shared[list[Payable]] = Shared()
 
     def forget(self) -> None:
@@ -57,7 +60,9 @@ class EvmOffers:
         if not payers or not assets:
             return []
         slow = frozenset(by_hand)
-        key = (*payers, *((asset.id, prices[asset.id]) for asset in assets), slow)
+        refused = self._mismatches.select([bare(payer) for payer in payers])
+        unsure = frozenset(payer for payer in payers if bare(payer) in refused)
+        key = (*payers, *((asset.id, prices[asset.id]) for asset in assets), slow, unsure)
         return await self._payable(
             key,
             lambda: means_of(
@@ -67,6 +72,7 @@ class EvmOffers:
                 assets,
                 prices,
                 by_hand=slow,
+                unsure=unsure,
                 guards=found.guards,
                 passkeys=found.passkeys,
             ),

@@ -31,12 +31,14 @@ async def means(
     prices: Mapping[str, int],
     *,
     by_hand: Collection[str] = (),
+    unsure: Collection[str] = (),
     guards: Guards = UNGUARDED,
     passkeys: bool = True,
 ) -> list[Payable]:
     """Which payers (CAIP-10) hold the price of which asset, and how they can pay it; one read.
 
-    Those `by_hand` send their payments by themselves if they have code. Of one who may have to, and
+    Those `by_hand` send their payments by themselves if they have code; of those `unsure` a
+    signature was refused, so that code is offered both ways. Of one who may have to, and
     may be able to sign, both ways are told, the signature first. What a token tells (`guards`) of
     whom it refuses counts. `passkeys` tells that the chain checks those by itself.
     """
@@ -48,7 +50,13 @@ async def means(
     }
     found = []
     for payer in payers:
-        ways, allowed = _signing(tokens, answers, signs=payer not in by_hand, passkeys=passkeys)
+        ways, allowed = _signing(
+            tokens,
+            answers,
+            signs=payer not in by_hand,
+            sure=payer not in unsure,
+            passkeys=passkeys,
+        )
         for asset in assets:
             coin = asset.address == NOBODY
             balance = _number(next(answers))
@@ -124,11 +132,17 @@ def _questions(
 
 
 def _signing(
-    tokens: Sequence[Asset], answers: Iterator[Answer], *, signs: bool, passkeys: bool
+    tokens: Sequence[Asset],
+    answers: Iterator[Answer],
+    *,
+    signs: bool,
+    sure: bool,
+    passkeys: bool,
 ) -> tuple[Signing, dict[str, int | None]]:
     """Whether an account signs for tokens, and what it allows the settlement contract.
 
-    No signature is taken now of one that is not to sign (not `signs`), if it has code.
+    No signature is taken now of one that is not to sign (not `signs`), if it has code. One of which
+    a signature was refused (not `sure`) may sign.
     """
     if not tokens:
         return Signing.DOES, {}
@@ -136,6 +150,8 @@ def _signing(
     allowed = {asset.id: next(answers) for asset in tokens}
     if verdict is None:
         return Signing.DOES, {}
+    if verdict is Signing.DOES and not sure:
+        verdict = Signing.MAY
     numbers = {asset: _number(answer) for asset, answer in allowed.items()}
     return (verdict if signs else Signing.NEVER), numbers
 

@@ -75,10 +75,7 @@ QUESTIONS: Final = len(_PROBES) + 2
 def questions(account: bytes) -> list[Question]:
     """What an account is asked, if it has code."""
     return [
-        *(
-            Question(account, probe, dry_run_gas(probe, by_key=False), of=account)
-            for probe in _PROBES
-        ),
+        *(Question(account, probe, dry_run_gas(probe), of=account) for probe in _PROBES),
         Question(account, _THRESHOLD, _ABOUT_GAS, of=account),
         Question(account, _FIRST_OWNER, _ABOUT_GAS, most=2 * abi.WORD, of=account),
     ]

@@ -24,13 +24,23 @@ from florin_server.rails.connection.jsonrpc import AnswerTooLarge, Call, RpcErro
 from florin_server.rails.connection.node import answered
 from florin_server.rails.evm.paying import erc6492
 from florin_server.rails.evm.paying.erc6492 import is_wrapped
+from florin_server.rails.evm.paying.mismatches import Mismatches
 from florin_server.rails.evm.paying.terms import PERMIT2_METHOD, Proof, Terms, bare, proof
 from florin_server.rails.evm.reading.dry_run import Asked, DryRun, DryRuns
-from florin_server.rails.evm.reading.node import LATEST, Node, call_to, data, uint
+from florin_server.rails.evm.reading.node import (
+    LATEST,
+    Node,
+    call_to,
+    data,
+    quantity,
+    record,
+    uint,
+)
 from florin_server.rails.evm.reading.reader import Reader
 from florin_server.rails.evm.reading.refusals import Refusals
 from florin_server.rails.evm.reading.reverts import said
-from florin_server.rails.evm.sending.fees import WALLET_GAS, dry_run_gas
+from florin_server.rails.evm.sending.fees import OPEN_GAS, dry_run_gas
+from florin_server.rails.evm.sending.gas_learner import GasLearner
 from florin_server.rails.evm.sending.submission import Item, item, plain_item, submission
 from florin_server.rails.evm.sending.trial import Trials
 from florin_server.rails.evm.settings import EvmChain
@@ -45,6 +55,8 @@ IS_VALID_SIGNATURE = abi.selector("isValidSignature(bytes32,bytes)")
 
 # what a trial is given once more that may have lacked nothing but gas
 _MORE_GAS = 4
+# how the settlement contract reverts if it cannot forward what the token moved to it
+_SHORT = "TransferFailed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +75,23 @@ class _Tried:
 class Signatures:
     """Verifies those for one chain; what arrives together shares one batch of calls."""
 
-    def __init__(
-        self, node: Node, chain: EvmChain, runs: DryRuns, reader: Reader, refusals: Refusals
+    def __init__(  # noqa: PLR0917  (one of each, none alike)
+        self,
+        node: Node,
+        chain: EvmChain,
+        runs: DryRuns,
+        reader: Reader,
+        refusals: Refusals,
+        mismatches: Mismatches,
+        *,
+        learner: GasLearner,
     ) -> None:
+        self._learner = learner
+        self._shares = learner.shares
         self._chain = chain
+        self._mismatches = mismatches
         self._refusals = refusals
-        self._trials = Trials(node, chain, runs, reader)
+        self._trials = Trials(node, chain, runs, reader, learner.shares)
         self._ask = self._trials.ask
 
     async def verify(self, option: Option, outputs: Sequence[str]) -> PayerKind:
@@ -79,15 +102,34 @@ class Signatures:
             # the operator changed contracts; the buyer gets new options with the new one
             raise FlorinError(Code.QUOTE_EXPIRED)
         given = signature_bytes(option, outputs)
-        digest = digest_of(terms.message(payer))
-        if is_wrapped(given):
-            tried = await self._try_unborn(terms, payer, digest, given)
-        else:
-            tried = await self._try(terms, payer, digest, proof(digest, payer, given))
+        tried = await self._try_with_enough(terms, payer, given)
         if tried.besides != 0:
             # what the buyer sent before is in no block yet, maybe; only the chain tells, later
-            await self._judge(option, tried, approves=len(outputs) > 1)
+            await self._judge(option, tried, given, approves=len(outputs) > 1)
         return tried.kind
+
+    async def _try_with_enough(self, terms: Terms, payer: str, given: bytes) -> _Tried:
+        """Try a payment; once more if payments get more gas after that than it had."""
+        form = item(self._chain, terms, payer, given, self._shares)
+        before = replace(self._shares, tokens=dict(self._shares.tokens))
+        try:
+            tried = await self._try_given(terms, payer, given)
+        except FlorinError:
+            # of an account with code, or that is to have some: only the chain's prices count
+            if not await self._learner.learn([form.by_code(before)]):
+                raise
+            return await self._try_given(terms, payer, given)
+        if tried.kind is not PayerKind.KEY:
+            form = form.by_code(before)
+        if tried.besides is None and await self._learner.learn([form]):
+            return await self._try_given(terms, payer, given)
+        return tried
+
+    async def _try_given(self, terms: Terms, payer: str, given: bytes) -> _Tried:
+        digest = digest_of(terms.message(payer))
+        if is_wrapped(given):
+            return await self._try_unborn(terms, payer, digest, given)
+        return await self._try(terms, payer, digest, proof(digest, payer, given))
 
     async def close(self) -> None:
         """Waits for the batches under way."""
@@ -95,7 +137,7 @@ class Signatures:
 
     async def _try(self, terms: Terms, payer: str, digest: bytes, proven: Proof) -> _Tried:
         """What comes of a payment with a signature of the account as it is."""
-        form = plain_item(terms, payer, proven)
+        form = plain_item(terms, payer, proven, self._shares)
         if not proven.by_key:
             # a signature of another key is worth no dry run until the payer is known to have code
             (code,) = await self._ask(("eth_getCode", (payer, LATEST)))
@@ -117,7 +159,8 @@ class Signatures:
     async def _try_with_code(self, form: Item, digest: bytes) -> _Tried:
         """The same if the payer has code, which must accept the signature as well."""
         pay = form.pay
-        alone = self._trials.alone(form.by_code())
+        form = form.by_code(self._shares)
+        alone = self._trials.alone(form)
         verdict, outcome = await self._ask_apart(
             ask_wallet(pay.payer, digest, pay.signature), alone
         )
@@ -126,9 +169,10 @@ class Signatures:
             return _Tried(PayerKind.CODE, 0)
         # one that refuses in so many words had gas enough for that
         if (accepts or not _refuses(verdict)) and await self._lacks_gas(alone):
-            told = f"The account takes more gas for its signature than the {WALLET_GAS} there are"
+            told = f"The account takes more gas for its signature than the {pay.gas} there are"
             raise refused("gas_limit", f"{told}; it can send the payment itself")
         if not accepts:
+            self._mismatches.record(pay.payer)
             raise refused("signature_mismatch", "The account does not accept the signature")
         return _Tried(PayerKind.CODE, None, outcome)
 
@@ -149,23 +193,55 @@ class Signatures:
         wrapped = erc6492.unwrap(given)
         if wrapped is None:
             raise refused("unreadable_output", "The output is no ERC-6492 signature")
-        form = item(self._chain, terms, payer, given)
+        form = item(self._chain, terms, payer, given, self._shares)
         if form.opening is None:
             (code,) = await self._ask(("eth_getCode", (payer, LATEST)))
             if data(code):
                 proven = Proof(wrapped.signature, by_key=False)
                 return await self._try(terms, payer, digest, proven)
-            raise refused("signature_mismatch", erc6492.not_allowed(self._chain))
-        sent = submission(self._chain, [form])
+            # nothing is wrong with what was signed: its form is not taken here
+            raise refused("unreadable_output", erc6492.not_allowed(self._chain))
+        sent = submission(self._chain, [form], self._shares)
         settlement = DryRun(sent.to, sent.data, sent.gas)
         probe = erc6492.probe(payer, wrapped, digest)
         verdict, outcome = await self._ask_apart(probe, settlement)
         found = uint(verdict)
         if found == erc6492.ABSENT:
+            if await self._opens_with_more_gas(payer, wrapped, digest):
+                told = f"Creating the account takes more gas than the {OPEN_GAS} there are"
+                raise refused("gas_limit", f"{told}: create the account first, and sign again")
             raise refused("signature_mismatch", "The factory does not create the account")
         if found != erc6492.ACCEPTS:
             raise refused("signature_mismatch", "The account does not accept the signature")
-        return _Tried(PayerKind.UNBORN, 0 if self._returned(outcome) == abi.number(1) else None)
+        if self._returned(outcome) == abi.number(1):
+            return _Tried(PayerKind.UNBORN, 0)
+        if await self._settles_with_more_gas(form):
+            told = f"The payment takes more gas than the {form.pay.gas} there are"
+            raise refused("gas_limit", f"{told}: create the account, which can send it itself")
+        return _Tried(PayerKind.UNBORN, None)
+
+    async def _settles_with_more_gas(self, form: Item) -> bool:
+        """Return whether a payment that creates its account would settle with more gas."""
+        more = replace(form, pay=replace(form.pay, gas=_MORE_GAS * form.pay.gas))
+        sent = submission(self._chain, [more], self._shares)
+        try:
+            (outcome,) = await self._ask_apart(DryRun(sent.to, sent.data, sent.gas))
+            return self._returned(outcome) == abi.number(1)
+        except RailUnavailable:
+            # a key of ours may have the coin for a payment, and not for so much
+            return False
+
+    async def _opens_with_more_gas(
+        self, payer: str, wrapped: erc6492.Wrapped, digest: bytes
+    ) -> bool:
+        """Return whether an account of many owners, say, would be there with more gas."""
+        try:
+            (verdict,) = await self._ask_apart(
+                erc6492.probe(payer, wrapped, digest, _MORE_GAS * OPEN_GAS)
+            )
+            return uint(verdict) == erc6492.ACCEPTS
+        except RailUnavailable:
+            return False
 
     async def _ask_apart(self, *calls: Asked) -> list[Any]:
         """Asks what an account with code may answer; nobody else's questions share its payload."""
@@ -182,7 +258,7 @@ class Signatures:
             return None
         raise RailUnavailable(f"{self._chain.name}: {outcome}")
 
-    async def _judge(self, option: Option, tried: _Tried, *, approves: bool) -> None:
+    async def _judge(self, option: Option, tried: _Tried, given: bytes, *, approves: bool) -> None:
         """Tells why a payment would not settle, unless that may be for want of an approval.
 
         One that settles alone, but not with others for which the account pays something `besides`,
@@ -196,6 +272,14 @@ class Signatures:
         wanted = terms.route.value + (besides or 0)
         if uint(balance) < wanted:
             raise refused("insufficient_funds", "The account has insufficient funds")
+        if besides is None and await self._is_expired(terms):
+            told = "The authorization has expired by the chain's time"
+            raise refused("authorization_expired", told)
+        if besides is None and tried.kind is PayerKind.KEY:
+            form = item(self._chain, terms, payer, given, self._shares)
+            if await self._learner.needs_more(form):
+                told = f"The payment needs more gas than the {self._shares.ceiling} that are paid"
+                raise refused("gas_limit", told)
         if besides is None and (found := await self._refusals.why(option)) is not None:
             raise token_refused(found.what, found.said)
         if allowance and uint(allowance[0]) < wanted:
@@ -204,8 +288,21 @@ class Signatures:
             raise refused("insufficient_funds", "The account has insufficient allowance")
         if besides is None:
             reverted = said(tried.refusal) if tried.refusal is not None else ""
+            if reverted == _SHORT:
+                # the token accepted the signature, and its transfers go well by themselves
+                told = "The token delivers less than it was asked to move"
+                raise refused("token_takes_fee", told, revert=reverted)
             told = "The token does not accept the signature"
             raise refused("signature_mismatch", told, **({"revert": reverted} if reverted else {}))
+
+    async def _is_expired(self, terms: Terms) -> bool:
+        """Return whether the newest block is past what was signed, whatever our own clock says."""
+        (block,) = await self._ask(("eth_getBlockByNumber", (LATEST, False)))
+        try:
+            header = record(answered(block))
+            return header is not None and quantity(header.get("timestamp")) > terms.last_second
+        except RailUnavailable:
+            return False
 
 
 def plausible(option: Option, outputs: Sequence[str]) -> bool | None:
@@ -228,7 +325,7 @@ def ask_allowance(token: str, payer: str, spender: str) -> Call:
 def ask_wallet(payer: str, digest: bytes, signature: bytes) -> DryRun:
     """ERC-1271, asked as a token will ask it."""
     question = wallet_question(digest, signature)
-    return DryRun(payer, question, dry_run_gas(question, by_key=False))
+    return DryRun(payer, question, dry_run_gas(question))
 
 
 def wallet_question(digest: bytes, signature: bytes) -> bytes:

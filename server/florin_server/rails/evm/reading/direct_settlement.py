@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from florin_server.domain.payments.payment import Option
 from florin_server.rails.evm.paying.terms import DIRECT_METHOD, Terms, bare
-from florin_server.rails.evm.reading.evidence import Evidence
+from florin_server.rails.evm.reading.observer import EvmObserver
 from florin_server.rails.types import Paid
 
 
 class EvmDirectSettlement:
     """Implements the DirectSettlement protocol."""
 
-    def __init__(self, evidence: Evidence) -> None:
-        self._evidence = evidence
+    def __init__(self, observer: EvmObserver) -> None:
+        self._observer = observer
 
     def is_direct(self, option: Option) -> bool:
         """True if the buyer's wallet calls the settlement contract by itself."""
@@ -26,12 +26,12 @@ class EvmDirectSettlement:
 
     async def paid(self, references: Sequence[str], from_block: int) -> list[Paid]:
         """Settlement events of the references from a block on, whoever submitted them."""
-        return await self._evidence.paid(references, from_block)
+        return await self._observer.read(lambda evidence: evidence.paid(references, from_block))
 
     async def paid_between(self, first: int, last: int) -> list[Paid]:
         """All settlement events of a range of blocks, whoever submitted them."""
-        return await self._evidence.paid_between(first, last)
+        return await self._observer.read(lambda evidence: evidence.paid_between(first, last))
 
     async def is_paid(self, option: Option) -> bool:
         """True if the settlement contract says at final depth that the payer itself paid."""
-        return await self._evidence.is_paid(option)
+        return await self._observer.read(lambda evidence: evidence.is_paid(option))

@@ -10,7 +10,7 @@ from florin_server.chains.evm import abi
 from florin_server.domain.caip import parse_asset
 from florin_server.domain.receipts.receipt import Receipt
 from florin_server.domain.receipts.verdict import Check, Outcome, Result
-from florin_server.rails.connection.jsonrpc import Rpc
+from florin_server.rails.connection.jsonrpc import Rpc, RpcError
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.payable import DECIMALS
 from florin_server.rails.evm.paying.terms import NOBODY, bare
@@ -52,11 +52,19 @@ class _Asset(NamedTuple):
     decimals: int | None
 
 
-async def examine(rpc: Rpc, said: Receipt, confirmations: int) -> list[Result]:
-    """What came of every check; a block is final with so many blocks, its own among them.
+class FinalityRule(NamedTuple):
+    """When a block is final: with `confirmations`, its own among them, and all else that is set.
 
-    RailUnavailable if the node does not answer.
+    Blocks of `after_s` seconds stand on top of it by their timestamps, and the node calls it `tag`.
     """
+
+    confirmations: int
+    after_s: int = 0
+    tag: str = "none"
+
+
+async def examine(rpc: Rpc, said: Receipt, rule: FinalityRule) -> list[Result]:
+    """Return what came of every check; RailUnavailable if the node does not answer."""
     place, node = said.transaction, Node(rpc)
     try:
         require_of_one_chain(said)
@@ -69,22 +77,25 @@ async def examine(rpc: Rpc, said: Receipt, confirmations: int) -> list[Result]:
         return [
             failed(Check.CHAIN, f"the node serves {served}, and the receipt is of {place.chain}")
         ]
-    told, at, head, code, decimals = await node.batch(
+    told, at, newest, code, decimals, *tagged = await node.batch(
         [
             ("eth_getTransactionReceipt", (tx_hash,)),
             ("eth_getBlockByNumber", (hex(place.block), False)),
-            ("eth_blockNumber", ()),
+            ("eth_getBlockByNumber", (LATEST, False)),
             ("eth_getCode", (contract, LATEST)),
             call_to(token, DECIMALS),
+            *([] if rule.tag == "none" else [("eth_getBlockByNumber", (rule.tag, False))]),
         ]
     )
-    newest, block = quantity(head), header(at)
+    head, block = header(newest), header(at)
+    if head is None:
+        raise RailUnavailable("the node has no newest block")
     found = [passed(Check.CHAIN, f"the node serves {served}")]
     receipt = record(told)
-    found += _standing(receipt, block, newest, place.block, block_hash)
-    if receipt is None or found[-1].outcome is not Outcome.PASSED:
+    found += _standing(receipt, block, head.number, place.block, block_hash)
+    if receipt is None or block is None or found[-1].outcome is not Outcome.PASSED:
         return found
-    found.append(_final(newest - place.block + 1, confirmations))
+    found.append(_final(rule, block, head, tagged))
     ours = _contract(contract, data(code))
     found.append(ours)
     if ours.outcome is Outcome.FAILED:
@@ -118,10 +129,26 @@ def _standing(
     return [there, passed(Check.BLOCK, f"block {number}, {block_hash}, Unix time {block.time}")]
 
 
-def _final(depth: int, confirmations: int) -> Result:
-    if depth < confirmations:
-        return unknown(Check.FINALITY, f"{depth} of {confirmations} blocks stand")
-    return passed(Check.FINALITY, f"{depth} blocks stand, where {confirmations} are enough")
+def _final(rule: FinalityRule, block: Header, head: Header, tagged: Sequence[Any]) -> Result:
+    """Return whether a block is final; `tagged` is the answer about the tag, if one is asked."""
+    depth, passed_s = head.number - block.number + 1, head.time - block.time
+    if depth < rule.confirmations:
+        return unknown(Check.FINALITY, f"{depth} of {rule.confirmations} blocks stand")
+    # timestamps are whole seconds
+    if rule.after_s and passed_s <= rule.after_s:
+        return unknown(
+            Check.FINALITY, f"blocks of {passed_s} of {rule.after_s} seconds stand on it"
+        )
+    for answer in tagged:
+        named = None if isinstance(answer, RpcError) else header(answer)
+        if named is None:
+            return unknown(Check.FINALITY, f"the node names no `{rule.tag}` block")
+        if named.number < block.number:
+            return unknown(Check.FINALITY, f"the node does not call it `{rule.tag}` yet")
+    enough = f"{depth} blocks stand, where {rule.confirmations} are enough"
+    if rule.after_s:
+        enough += f"; they are of {passed_s} seconds, where {rule.after_s} are enough"
+    return passed(Check.FINALITY, enough)
 
 
 def _contract(contract: str, code: bytes) -> Result:

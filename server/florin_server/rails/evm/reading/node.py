@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from florin_server.chains.evm.abi import WORD, data_of
 from florin_server.rails.connection.jsonrpc import Call, RpcError
@@ -25,14 +25,21 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What matters of a block. `base_fee` is in wei, 0 where there is none."""
+    """What matters of a block. `base_fee` is in wei, None where the node does not report it."""
 
     number: int
     hash: str
     parent_hash: str
     time: int
-    base_fee: int
+    base_fee: int | None
     transactions: int
+
+
+class FinalityRule(Protocol):
+    """Tells which blocks are final."""
+
+    def final_at(self, head: int) -> int:
+        """Return the newest final block for a node whose head is given, -1 if it has none."""
 
 
 class Node(AnyNode):
@@ -42,9 +49,9 @@ class Node(AnyNode):
         """The number of the newest block."""
         return quantity(await self.ask("eth_blockNumber"))
 
-    async def final_block(self, confirmations: int) -> int | None:
-        """The newest block with that many confirmations; None while there is none."""
-        number = await self.head() - confirmations + 1
+    async def final_block(self, finality: FinalityRule) -> int | None:
+        """Return the newest final block for this node's head; None while there is none."""
+        number = finality.final_at(await self.head())
         return number if number >= 0 else None
 
 
@@ -71,6 +78,14 @@ def quantity(answer: Any) -> int:
     if not isinstance(text, str) or not _QUANTITY.fullmatch(text):
         raise RailUnavailable("the node answered something else than a number")
     return int(text, 16)
+
+
+def optional_quantity(answer: Any) -> int | None:
+    """Return a number that no decision needs; None if the node reports none, or something else."""
+    try:
+        return quantity(answer)
+    except RailUnavailable:
+        return None
 
 
 def data(answer: Any) -> bytes:
@@ -132,7 +147,7 @@ def header(answer: Any) -> Header | None:
         hash=hash_text(block.get("hash")),
         parent_hash=hash_text(block.get("parentHash")),
         time=quantity(block.get("timestamp")),
-        base_fee=quantity(block.get("baseFeePerGas", "0x0")),
+        base_fee=optional_quantity(block.get("baseFeePerGas")),
         transactions=len(transactions),
     )
 

@@ -23,8 +23,8 @@ from florin_server.rails.evm.reading import guards
 from florin_server.rails.evm.reading.guards import Guard
 from florin_server.rails.evm.reading.node import Node, call_to, data, returned, uint
 from florin_server.rails.evm.reading.reverts import said
-from florin_server.rails.evm.sending.fees import WALLET_GAS
-from florin_server.rails.evm.sending.payouts import BALANCE_OF, TRANSFER, agreed
+from florin_server.rails.evm.sending.past_transactions import TRANSFER
+from florin_server.rails.evm.sending.payouts import BALANCE_OF, agreed
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.token_refusal import Refused
 from florin_server.rails.types import Asset, RailUnavailable, Split
@@ -101,7 +101,7 @@ class Refusals:
                         terms.route.token,
                         TRANSFER + abi.address(to) + abi.number(value),
                         sender=payer,
-                        gas=WALLET_GAS,
+                        gas=self._chain.payment_gas_max,
                     )
                     for _, _, to, value in legs
                 ),

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from florin_server.rails.connection.jsonrpc import RpcError
-from florin_server.rails.evm.reading.node import LATEST, Node, header, quantity
+from florin_server.rails.evm.reading.node import (
+    LATEST,
+    Header,
+    Node,
+    header,
+    optional_quantity,
+    quantity,
+)
 from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.pace import PaceMeter
 from florin_server.rails.types import RailUnavailable
 
 # What the settlement contract gives one payment at most, and what a dry run lets it use. Measured,
@@ -35,8 +42,9 @@ RAISE_PERCENT = 15
 # waits for longer is raised by what is asked then.
 FEES_S = 1.0
 # What is only tried need not offer exactly what will be signed: from one confirm to the next the
-# fees are remembered for as long as full blocks hardly double them.
+# fees are remembered for as long as full blocks hardly double them, six of them.
 TRIED_S = 4.0
+_TRIED_BLOCKS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +71,9 @@ def opening_share(size: int) -> int:
     return _before_call(OPEN_GAS + _AROUND) + _BYTE_GAS * size
 
 
-def transaction_gas(shares: int, size: int) -> int:
+def transaction_gas(shares: int, size: int, floor: int = _FLOOR_GAS) -> int:
     """Gas for a transaction with so many bytes of calldata, from the sum of its shares."""
-    return max(GAS_BASE + shares, _INTRINSIC_GAS + _FLOOR_GAS * size)
+    return max(GAS_BASE + shares, _INTRINSIC_GAS + floor * size)
 
 
 def _before_call(gas: int) -> int:
@@ -73,11 +81,11 @@ def _before_call(gas: int) -> int:
     return -(-gas * 64 // 63)
 
 
-def dry_run_gas(call: bytes, *, by_key: bool) -> int:
-    """Gas to try one payment with: not more than it has in a settlement."""
+def dry_run_gas(call: bytes, most: int = WALLET_GAS) -> int:
+    """Gas to try a call with that may use `most`, as one payment may in a settlement."""
     zeros = call.count(0)
     data = 16 * (len(call) - zeros) + 4 * zeros
-    return _INTRINSIC_GAS + data + (KEY_GAS if by_key else WALLET_GAS)
+    return _INTRINSIC_GAS + data + most
 
 
 def fees_for(base_fee: int, tip: int, chain: EvmChain) -> Fees:
@@ -136,21 +144,32 @@ async def _base_fee_and_tip(node: Node, chain: EvmChain) -> tuple[int, int]:
     block = header(newest)
     if block is None:
         raise RailUnavailable(f"{chain.name}: the node has no newest block")
+    base_fee = await base_fee_of(block, node)
     # a node need not suggest a tip; a tenth of the base fee is taken anywhere
-    tip = block.base_fee // 10 if isinstance(suggested, RpcError) else quantity(suggested)
-    return block.base_fee, tip
+    tip = optional_quantity(suggested)
+    return base_fee, base_fee // 10 if tip is None else tip
+
+
+async def base_fee_of(block: Header, node: Node) -> int:
+    """Return a block's base fee in wei, or the node's gas price where it reports no base fee."""
+    if block.base_fee is not None:
+        return block.base_fee
+    return quantity(await node.ask("eth_gasPrice"))
 
 
 class RecentFees:
     """The fees to sign with, asked for once for what is signed between two blocks.
 
-    `now` tells monotonic seconds.
+    `now` tells monotonic seconds, `pace` how fast blocks come.
     """
 
-    def __init__(self, node: Node, chain: EvmChain, now: Callable[[], float]) -> None:
+    def __init__(
+        self, node: Node, chain: EvmChain, now: Callable[[], float], pace: PaceMeter
+    ) -> None:
         self._node = node
         self._chain = chain
         self._now = now
+        self._pace = pace
         self._known: tuple[float, tuple[int, int]] | None = None
         self._old = False
 
@@ -168,7 +187,9 @@ class RecentFees:
 
     async def recent(self) -> Fees:
         """Fees that were asked for some seconds ago at most, to try something with."""
-        return fees_to_try(*await self._of(TRIED_S, old=True), self._chain)
+        block_s = self._pace.block_s or TRIED_S
+        age_s = min(TRIED_S, max(FEES_S, _TRIED_BLOCKS * block_s))
+        return fees_to_try(*await self._of(age_s, old=True), self._chain)
 
     async def _of(self, age_s: float, *, old: bool) -> tuple[int, int]:
         """What was asked for at most so long ago; `old` allows for a block since then."""

@@ -13,9 +13,19 @@ from florin_server.chains.evm import abi
 from florin_server.domain.caip import parse_asset
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.rails.connection.jsonrpc import Call, RpcError
+from florin_server.rails.evm.gas_money import (
+    FEE_MANAGER,
+    ask_choice,
+    ask_held,
+    choice_problem,
+    cost_of,
+    held_of,
+    unit_of,
+)
 from florin_server.rails.evm.paying.terms import bare
 from florin_server.rails.evm.reading.node import (
     LATEST,
+    FinalityRule,
     Node,
     address_text,
     call_to,
@@ -28,26 +38,33 @@ from florin_server.rails.evm.reading.node import (
 )
 from florin_server.rails.evm.reading.reverts import said
 from florin_server.rails.evm.sending.fees import current_fees, raised
+from florin_server.rails.evm.sending.gas_shares import TODAY, GasShares
+from florin_server.rails.evm.sending.past_transactions import TRANSFER, find_taker
 from florin_server.rails.evm.sending.transactions import Signer, coin_of, fees_of
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.types import Effect, RailUnavailable, Signed, Transfer
 
-TRANSFER = abi.selector("transfer(address,uint256)")
 TRANSFERRED = abi.topic("Transfer(address,address,uint256)")
 BALANCE_OF = abi.selector("balanceOf(address)")
-# a receiver with code runs at the treasury's cost; the dearest honest ones take a third of this
-GAS_MAX = 300_000
-_PLAIN_GAS = 21_000
 
 
 class EvmPayouts:
     """Implements the Payouts protocol for one chain and key."""
 
-    def __init__(self, node: Node, chain: EvmChain, signer: Signer) -> None:
+    def __init__(
+        self,
+        node: Node,
+        chain: EvmChain,
+        signer: Signer,
+        finality: FinalityRule,
+        shares: GasShares = TODAY,
+    ) -> None:
+        self._shares = shares
         self._node = node
+        self._finality = finality
         self._chain = chain
         self._signer = signer
-        self._coin = f"{chain.caip2}/slip44:{chain.native_slip44}"
+        self._coin = chain.coin_asset
 
     @property
     def sender(self) -> str:
@@ -72,31 +89,41 @@ class EvmPayouts:
         fees = await current_fees(self._node, self._chain)
         call, token = self._call(transfer), self._token(transfer)
         treasury = self._signer.address
+        if self._chain.fee_token is not None and (fault := await self._fee_fault(token)):
+            return fault
         questions: list[Call] = [
-            ("eth_getBalance", (treasury, LATEST)),
+            ask_held(self._chain, treasury),
             ("eth_call", (call, LATEST)),
             ("eth_estimateGas", (call, LATEST)),
         ]
         if token is not None:
             questions.append(call_to(token, BALANCE_OF + abi.address(treasury)))
-        coin, tried, gas, *held = await self._node.batch(questions)
+        purse, tried, gas, *held = await self._node.batch(questions)
         same = [one.value for one in ahead if one.asset == transfer.asset]
         if held and (short := _short(uint(held[0]), transfer.value + sum(same))):
             return f"the treasury {treasury} lacks {short} minor units of {transfer.asset}"
-        coin_ahead = sum(one.value for one in ahead if one.asset == self._coin)
-        needed = coin_ahead + (transfer.value if token is None else 0)
-        if short := _short(quantity(coin), needed):
+        # what goes out in the very asset that gas is paid with
+        native = [one.value for one in (*ahead, transfer) if one.asset == self._chain.native_asset]
+        needed = sum(native) * unit_of(self._chain)
+        if short := _short(held_of(self._chain, purse), needed):
             return f"the treasury {treasury} lacks {short} wei"
         for answer in (tried, gas):
             if isinstance(answer, RpcError) and answer.is_revert:
                 return "the transfer would fail" + (f": {words}" if (words := said(answer)) else "")
         if token is not None and not agreed(data(tried)):
             return "the token refuses the transfer"
-        if (limit := _limit(quantity(gas))) > GAS_MAX:
-            return f"the transfer would take {limit} gas, more than the {GAS_MAX} that are paid"
+        most = self._shares.payout_max
+        if (limit := _limit(quantity(gas))) > most:
+            return f"the transfer would take {limit} gas, more than the {most} that are paid"
         # each of those ahead may cost as much
-        if short := _short(quantity(coin), needed + (len(ahead) + 1) * limit * fees.max_fee):
-            return f"the treasury {treasury} lacks {short} wei for gas"
+        needed += (len(ahead) + 1) * limit * fees.max_fee
+        if short := _short(held_of(self._chain, purse), needed):
+            units = (
+                "wei"
+                if self._chain.fee_token is None
+                else f"minor units of {self._chain.native_asset}"
+            )
+            return f"the treasury {treasury} lacks {cost_of(self._chain, short)} {units} for gas"
         return None
 
     async def sign(self, nonce: int, transfer: Transfer) -> Signed:
@@ -107,7 +134,7 @@ class EvmPayouts:
             chain_id=self._chain.chain_id,
             nonce=nonce,
             fees=await current_fees(self._node, self._chain),
-            gas=min(_limit(gas), GAS_MAX),
+            gas=min(_limit(gas), self._shares.payout_max),
             to=bare(transfer.account) if token is None else token,
             data=b"" if token is None else _transfer(transfer),
             value=transfer.value if token is None else 0,
@@ -115,12 +142,14 @@ class EvmPayouts:
 
     async def fill(self, nonce: int) -> Signed:
         """Signs a transaction that does nothing but use a nonce."""
+        own = self._signer.address
+        gas = quantity(await self._node.ask("eth_estimateGas", {"from": own, "to": own}, LATEST))
         return self._signer.sign_call(
             chain_id=self._chain.chain_id,
             nonce=nonce,
             fees=await current_fees(self._node, self._chain),
-            gas=_PLAIN_GAS,
-            to=self._signer.address,
+            gas=min(gas, self._shares.payout_max),
+            to=own,
             data=b"",
         )
 
@@ -146,7 +175,7 @@ class EvmPayouts:
         moved = [
             (hash_text(one["topics"][2]), data(one.get("data")))
             for one in records(receipt.get("logs"))
-            if _leaves(one, token, self._signer.address)
+            if _leaves(one, token, self._signer.address) and not self._is_fee(one)
         ]
         promised = (_word(bare(transfer.account)), abi.number(transfer.value))
         return Effect.EXACT if moved == [promised] else Effect.OTHER
@@ -156,36 +185,25 @@ class EvmPayouts:
 
         A receipt that a node does not have proves nothing, and a second transfer would be a gift.
         """
-        final = await self._node.final_block(self._chain.confirmations)
-        if final is None or await self._count(tx.sender, final) <= tx.nonce:
+        final = await self._node.final_block(self._finality)
+        if final is None:
             return False
-        block = await self._node.ask(
-            "eth_getBlockByNumber", hex(await self._used_in(tx, final)), True
-        )
-        found = record(block)
-        taker = [
-            hash_text(one.get("hash"))
-            for one in records(found.get("transactions") if found else None)
-            if address_text(one.get("from")) == tx.sender and quantity(one.get("nonce")) == tx.nonce
-        ]
-        return bool(taker) and taker[0] not in tx.hashes
+        taker = await find_taker(self._node, tx.sender, tx.nonce, final)
+        return taker is not None and hash_text(taker.get("hash")) not in tx.hashes
 
-    async def _used_in(self, tx: ChainTx, final: int) -> int:
-        """The block in which a nonce was used; it is looked for from the newest final one back."""
-        step, last = 1, final
-        while (first := max(0, final - step)) and await self._count(tx.sender, first) > tx.nonce:
-            step, last = 2 * step, first
-        while last - first > 1:
-            middle = (first + last) // 2
-            if await self._count(tx.sender, middle) > tx.nonce:
-                last = middle
-            else:
-                first = middle
-        return last
+    async def _fee_fault(self, token: str | None) -> str | None:
+        """Return why the treasury cannot pay fees as the settings say, None if it can."""
+        if token is None:
+            return "the chain has no coin to send"
+        treasury = self._signer.address
+        (chosen,) = await self._node.batch([ask_choice(treasury)])
+        fault = choice_problem(self._chain, treasury, chosen)
+        return fault and f"the treasury {fault}"
 
-    async def _count(self, sender: str, block: int) -> int:
-        """How many transactions an address has sent up to a block."""
-        return quantity(await self._node.ask("eth_getTransactionCount", sender, hex(block)))
+    def _is_fee(self, log: Mapping[str, Any]) -> bool:
+        """Return whether a transfer out of the treasury is the transaction's own fee."""
+        is_charged = address_text(log.get("address")) == self._chain.fee_token
+        return is_charged and hash_text(log["topics"][2]) == _word(FEE_MANAGER)
 
     def _token(self, transfer: Transfer) -> str | None:
         """The token's address; None for the chain's own coin."""

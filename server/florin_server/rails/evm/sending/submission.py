@@ -17,12 +17,11 @@ from florin_server.rails.evm.paying.erc6492 import Opening, open_and_call, unwra
 from florin_server.rails.evm.paying.terms import PERMIT2_METHOD, Proof, Terms, proof
 from florin_server.rails.evm.sending.fees import (
     GAS_BASE,
-    KEY_GAS,
     WALLET_GAS,
     opening_share,
     payment_share,
-    transaction_gas,
 )
+from florin_server.rails.evm.sending.gas_shares import TODAY, GasShares
 from florin_server.rails.evm.settings import EvmChain
 
 # Nodes refuse a transaction of more than 128 KiB.
@@ -60,9 +59,10 @@ class Item:
             return PayerKind.UNBORN
         return PayerKind.KEY if self.by_key else PayerKind.CODE
 
-    def by_code(self) -> Item:
+    def by_code(self, shares: GasShares = TODAY) -> Item:
         """The same if the payer has code: it is asked for any signature, and needs no creation."""
-        return replace(self, pay=replace(self.pay, gas=WALLET_GAS), by_key=False, opening=None)
+        pay = replace(self.pay, gas=shares.payment(self.pay.token, by_key=False))
+        return replace(self, pay=pay, by_key=False, opening=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +74,28 @@ class Submission:
     gas: int
 
 
-def item(chain: EvmChain, terms: Terms, payer: str, given: bytes) -> Item:
+def item(
+    chain: EvmChain, terms: Terms, payer: str, given: bytes, shares: GasShares = TODAY
+) -> Item:
     """A payment with the signature that its wallet gave; equal arguments give equal items."""
     wrapped = unwrap(given)
     if wrapped is None:
-        return plain_item(terms, payer, proof(digest_of(terms.message(payer)), payer, given))
-    inner = plain_item(terms, payer, Proof(wrapped.signature, by_key=False))
+        proven = proof(digest_of(terms.message(payer)), payer, given)
+        return plain_item(terms, payer, proven, shares)
+    inner = plain_item(terms, payer, Proof(wrapped.signature, by_key=False), shares)
     if chain.opener is None or wrapped.factory not in chain.factories:
         return inner
     return replace(inner, opening=Opening(payer, wrapped.factory, wrapped.data))
 
 
-def plain_item(terms: Terms, payer: str, proven: Proof) -> Item:
+def plain_item(terms: Terms, payer: str, proven: Proof, shares: GasShares = TODAY) -> Item:
     """A payment whose payer needs not be created."""
-    pay = terms.pay(payer, proven.signature, KEY_GAS if proven.by_key else WALLET_GAS)
+    gas = shares.payment(terms.route.token, by_key=proven.by_key)
+    pay = terms.pay(payer, proven.signature, gas)
     return Item(pay, terms.method == PERMIT2_METHOD, proven.by_key, opening=None)
 
 
-def submission(chain: EvmChain, items: Sequence[Item]) -> Submission:
+def submission(chain: EvmChain, items: Sequence[Item], shares: GasShares = TODAY) -> Submission:
     """What settles the items; it answers a bit for each, first all by EIP-3009, then the others."""
     by_3009 = [one.pay for one in items if not one.by_permit2]
     by_permit2 = [one.pay for one in items if one.by_permit2]
@@ -99,12 +103,15 @@ def submission(chain: EvmChain, items: Sequence[Item]) -> Submission:
     openings = [one.opening for one in items if one.opening is not None]
     if openings and chain.opener is not None:
         to, data = chain.opener, open_and_call(openings, chain.settler, data)
-    return Submission(to, data, transaction_gas(sum(one.gas for one in items), len(data)))
+    gas = shares.transaction(sum(one.gas for one in items), len(data))
+    return Submission(to, data, gas)
 
 
-def few(chain: EvmChain) -> int:
+def few(chain: EvmChain, shares: GasShares = TODAY) -> int:
     """How many items fit into one transaction whatever they are."""
-    return min((chain.gas_max - GAS_BASE) // GAS_HEAVIEST, (DATA_MAX - _FRAME) // _SIZE_MAX)
+    heaviest = GAS_HEAVIEST + payment_share(shares.surplus_max, 0)
+    room = chain.gas_max - GAS_BASE - shares.base
+    return min(room // heaviest, (DATA_MAX - _FRAME) // _SIZE_MAX)
 
 
 def cut(chain: EvmChain, items: Sequence[Item], most: int) -> list[int]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import rlp
-from coincurve import PrivateKey
+from coincurve import PrivateKey, PublicKey
 from eth_hash.auto import keccak
 
 from florin_server.chains.evm.signatures import address_of_key
+from florin_server.rails.evm.reading.node import data, quantity
 from florin_server.rails.evm.sending.fees import Fees
-from florin_server.rails.types import Signed
+from florin_server.rails.types import RailUnavailable, Signed
 
 _TYPE = b"\x02"
 _SIGNED = 9  # fields in front of the signature
@@ -72,10 +74,45 @@ class Signer:
         return self._sealed([chain_id, nonce, fees.tip, fees.max_fee, *rest])
 
 
+def rebuild(told: Mapping[str, Any], sender: str) -> bytes | None:
+    """Return the bytes of a type-2 transaction that a node reported as JSON; None if they differ.
+
+    They have the hash that was reported and the sender's signature, whatever else the node said.
+    """
+    try:
+        fields: list[object] = [
+            quantity(told["chainId"]),
+            quantity(told["nonce"]),
+            quantity(told["maxPriorityFeePerGas"]),
+            quantity(told["maxFeePerGas"]),
+            quantity(told["gas"]),
+            data(told["to"]),
+            quantity(told["value"]),
+            data(told["input"]),
+            [],
+        ]
+        parity = quantity(told["yParity"] if told.get("yParity") is not None else told["v"])
+        r, s = quantity(told["r"]), quantity(told["s"])
+        digest = keccak(_TYPE + rlp.encode(fields))
+        signature = r.to_bytes(32, "big") + s.to_bytes(32, "big") + bytes([parity])
+        signer = address_of_key(PublicKey.from_signature_and_message(signature, digest, None))
+        raw = _TYPE + rlp.encode([*fields, parity, r, s])
+    except (KeyError, ValueError, OverflowError, RailUnavailable):
+        # another type of transaction, or no answer of a node
+        return None
+    return raw if (signer, transaction_hash(raw)) == (sender, told.get("hash")) else None
+
+
 def coin_of(raw: bytes) -> tuple[str, int]:
     """Where a signed transaction sends how much coin."""
     fields = rlp.decode(raw[1:])
     return "0x" + fields[5].hex(), _number(fields[6])
+
+
+def data_of(raw: bytes) -> bytes:
+    """Return the calldata of a signed transaction."""
+    calldata: bytes = rlp.decode(raw[1:])[7]
+    return calldata
 
 
 def fees_of(raw: bytes) -> Fees:

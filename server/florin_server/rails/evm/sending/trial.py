@@ -21,6 +21,7 @@ from florin_server.rails.evm.reading.node import LATEST, Node, data, uint
 from florin_server.rails.evm.reading.reader import DEPLOYLESS, Reader
 from florin_server.rails.evm.reading.reads import Question
 from florin_server.rails.evm.sending.fees import dry_run_gas
+from florin_server.rails.evm.sending.gas_shares import GasShares
 from florin_server.rails.evm.sending.submission import Item, cut, submission
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.settler import Pay
@@ -48,9 +49,12 @@ _Question: TypeAlias = Sequence[Asked] | Item
 class Trials:
     """Asks one chain's node; what is asked at about the same time goes into one payload."""
 
-    def __init__(self, node: Node, chain: EvmChain, runs: DryRuns, reader: Reader) -> None:
+    def __init__(
+        self, node: Node, chain: EvmChain, runs: DryRuns, reader: Reader, shares: GasShares
+    ) -> None:
         self._node = node
         self._reader = reader
+        self._shares = shares
         self._chain = chain
         self._runs = runs
         self._together: Coalescer[_Question, Any] = Coalescer(self._ask_together)
@@ -75,7 +79,7 @@ class Trials:
     def alone(self, item: Item) -> DryRun:
         """Tries one payment, with no more gas than its share of a settlement covers."""
         call = settler.one(item.pay, by_permit2=item.by_permit2)
-        gas = dry_run_gas(call, by_key=item.by_key)
+        gas = dry_run_gas(call, item.pay.gas)
         return DryRun(self._chain.settler, call, gas)
 
     async def close(self) -> None:
@@ -126,7 +130,7 @@ class Trials:
 
     def _trial(self, part: Sequence[Item]) -> DryRun:
         # also of one: what comes back is a number, whatever the payer's code says if it has some
-        sent = submission(self._chain, part)
+        sent = submission(self._chain, part, self._shares)
         return DryRun(sent.to, sent.data, sent.gas)
 
 

@@ -15,13 +15,14 @@ from eth_hash.auto import keccak
 from florin_server.chains.evm.abi import data_of
 from florin_server.clock import Clock
 from florin_server.rails.connection.jsonrpc import RpcError
+from florin_server.rails.evm.gas_money import ask_held, held_of, name_of
+from florin_server.rails.evm.known_contracts import DEPLOYER
 from florin_server.rails.evm.reading.node import LATEST, Node, data, quantity, record
 from florin_server.rails.evm.sending.fees import Fees, current_fees
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import GWEI, EvmChain
 from florin_server.rails.types import RailUnavailable, Signed
 
-DEPLOYER: Final = "0x4e59b44847b379578588920ca78fbf26c0b4956c"
 DEPLOYER_CODE: Final = bytes.fromhex(
     "7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe036016000816020823780358282"
     "34f58015156039578182fd5b8082525050506014600cf3"
@@ -90,17 +91,89 @@ class Step:
         return self.gas * self.fees.max_fee + self.value
 
 
-class Deployment:
-    """One contract on one chain, paid for by one key, which nobody else uses meanwhile."""
+class StepSender:
+    """Sends single transactions on one chain for one key, which nobody else uses meanwhile."""
+
+    def __init__(self, node: Node, chain: EvmChain, signer: Signer, clock: Clock) -> None:
+        self._node = node
+        self._chain = chain
+        self._signer = signer
+        self._clock = clock
+
+    async def perform(self, step: Step) -> str:
+        """Sends a step and returns its hash once it worked."""
+        signed = self._signer.sign_call(
+            chain_id=self._chain.chain_id,
+            nonce=step.nonce,
+            fees=step.fees,
+            gas=step.gas,
+            to=step.to,
+            data=step.data,
+            value=step.value,
+        )
+        return await self._mined(signed)
+
+    async def _affordable(self, to: str, payload: bytes, value: int) -> Step:
+        sender = self._signer.address
+        fees = await current_fees(self._node, self._chain)
+        balance, mined, pending = await self._node.batch(
+            [
+                ask_held(self._chain, sender),
+                ("eth_getTransactionCount", (sender, LATEST)),
+                ("eth_getTransactionCount", (sender, "pending")),
+            ]
+        )
+        held, money = held_of(self._chain, balance), name_of(self._chain)
+        nonce = quantity(mined)
+        if quantity(pending) > nonce:
+            raise NotDeployed(
+                f"{self._chain.name}: a transaction of {sender} is still on its way; try again "
+                "when it is in a block"
+            )
+        call = {"from": sender, "to": to, "data": data_of(payload), "value": hex(value)}
+        try:
+            estimate = quantity(await self._node.rpc.call("eth_estimateGas", call))
+        except RpcError as refusal:
+            if held == 0:
+                raise NotDeployed(f"{self._chain.name}: {sender} has nothing of {money}") from None
+            raise NotDeployed(f"{self._chain.name}: {refusal}") from refusal
+        gas = min(estimate + estimate // _GAS_MARGIN, _GAS_MAX)
+        step = Step(to, payload, value, gas, fees, nonce)
+        if held < step.cost:
+            has = coins(held) if held else "nothing"
+            raise NotDeployed(
+                f"{self._chain.name}: {sender} has {has} of {money}, and this may cost "
+                f"{coins(step.cost)}"
+            )
+        return step
+
+    async def _mined(self, signed: Signed) -> str:
+        try:
+            await self._node.rpc.call("eth_sendRawTransaction", data_of(signed.raw))
+        except RpcError as refusal:
+            raise NotDeployed(f"{self._chain.name}: {refusal}") from refusal
+        end = self._clock.steady_us() + int(_WAIT_S * 1_000_000)
+        while self._clock.steady_us() < end:
+            receipt = record(await self._node.ask("eth_getTransactionReceipt", signed.hash))
+            if receipt is None:
+                await self._clock.sleep(_LOOK_S)
+            elif quantity(receipt.get("status")) == 1:
+                return signed.hash
+            else:
+                raise NotDeployed(f"{self._chain.name}: the transaction {signed.hash} failed")
+        raise RailUnavailable(
+            f"{self._chain.name}: {signed.hash} is in no block yet; try again when it is"
+        )
+
+
+class Deployment(StepSender):
+    """One contract on one chain."""
 
     def __init__(
         self, node: Node, chain: EvmChain, signer: Signer, contract: Contract, clock: Clock
     ) -> None:
-        self._node = node
-        self._chain = chain
-        self._signer = signer
+        super().__init__(node, chain, signer, clock)
         self._contract = contract
-        self._clock = clock
 
     async def there(self) -> bool:
         """True if exactly this contract is in its place. NotDeployed if something else is."""
@@ -128,6 +201,11 @@ class Deployment:
 
     async def funding(self) -> Step | None:
         """What gives the deployer's maker the coin that it needs; None if it has it."""
+        if self._chain.fee_token is not None:
+            raise NotDeployed(
+                f"{self._chain.name}: there is no deployer at {DEPLOYER}, and no coin to make it "
+                "with"
+            )
         held = quantity(await self._node.ask("eth_getBalance", DEPLOYER_PAYER, LATEST))
         missing = max(0, DEPLOYER_WEI - held)
         return await self._affordable(DEPLOYER_PAYER, b"", missing) if missing else None
@@ -135,19 +213,6 @@ class Deployment:
     async def making(self) -> Step:
         """What makes the contract. NotDeployed if the payer cannot afford it."""
         return await self._affordable(DEPLOYER, SALT + self._contract.init_code, 0)
-
-    async def perform(self, step: Step) -> str:
-        """Sends a step and returns its hash once it worked."""
-        signed = self._signer.sign_call(
-            chain_id=self._chain.chain_id,
-            nonce=step.nonce,
-            fees=step.fees,
-            gas=step.gas,
-            to=step.to,
-            data=step.data,
-            value=step.value,
-        )
-        return await self._mined(signed)
 
     async def put_deployer(self) -> str:
         """Sends the transaction that makes the deployer; its maker must have the coin."""
@@ -160,61 +225,8 @@ class Deployment:
                 f"not take: ask whoever runs the chain for the deployer at {DEPLOYER}"
             ) from refusal
 
-    async def _affordable(self, to: str, payload: bytes, value: int) -> Step:
-        sender = self._signer.address
-        fees = await current_fees(self._node, self._chain)
-        balance, mined, pending = await self._node.batch(
-            [
-                ("eth_getBalance", (sender, LATEST)),
-                ("eth_getTransactionCount", (sender, LATEST)),
-                ("eth_getTransactionCount", (sender, "pending")),
-            ]
-        )
-        nonce = quantity(mined)
-        if quantity(pending) > nonce:
-            raise NotDeployed(
-                f"{self._chain.name}: a transaction of {sender} is still on its way; try again "
-                "when it is in a block"
-            )
-        call = {"from": sender, "to": to, "data": data_of(payload), "value": hex(value)}
-        try:
-            estimate = quantity(await self._node.rpc.call("eth_estimateGas", call))
-        except RpcError as refusal:
-            if quantity(balance) == 0:
-                raise NotDeployed(
-                    f"{self._chain.name}: {sender} has nothing of the chain's coin"
-                ) from None
-            raise NotDeployed(f"{self._chain.name}: {refusal}") from refusal
-        gas = min(estimate + estimate // _GAS_MARGIN, _GAS_MAX)
-        step = Step(to, payload, value, gas, fees, nonce)
-        if quantity(balance) < step.cost:
-            has = coins(quantity(balance)) if quantity(balance) else "nothing"
-            raise NotDeployed(
-                f"{self._chain.name}: {sender} has {has} of the chain's coin, and this may cost "
-                f"{coins(step.cost)}"
-            )
-        return step
-
-    async def _mined(self, signed: Signed) -> str:
-        try:
-            await self._node.rpc.call("eth_sendRawTransaction", data_of(signed.raw))
-        except RpcError as refusal:
-            raise NotDeployed(f"{self._chain.name}: {refusal}") from refusal
-        end = self._clock.now_us() + int(_WAIT_S * 1_000_000)
-        while self._clock.now_us() < end:
-            receipt = record(await self._node.ask("eth_getTransactionReceipt", signed.hash))
-            if receipt is None:
-                await self._clock.sleep(_LOOK_S)
-            elif quantity(receipt.get("status")) == 1:
-                return signed.hash
-            else:
-                raise NotDeployed(f"{self._chain.name}: the transaction {signed.hash} failed")
-        raise RailUnavailable(
-            f"{self._chain.name}: {signed.hash} is in no block yet; try again when it is"
-        )
-
 
 def coins(wei: int) -> str:
-    """An amount of a coin for people: six digits behind the point, rounded up."""
+    """An amount of what gas is paid with, for people: six digits behind the point, rounded up."""
     millionths = -(-wei // 10**12)
     return f"{millionths // 10**6}.{millionths % 10**6:06d}"

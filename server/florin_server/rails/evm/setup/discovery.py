@@ -9,8 +9,9 @@ from typing import Any
 from florin_server.chains.evm import abi
 from florin_server.chains.evm.route import Kind, Route
 from florin_server.chains.evm.typed_data import PERMIT2, Domain, permit2_domain
-from florin_server.rails.connection.jsonrpc import Call
+from florin_server.rails.connection.jsonrpc import Call, RpcError
 from florin_server.rails.evm import settler
+from florin_server.rails.evm.gas_money import FEE_TOKEN_DECIMALS
 from florin_server.rails.evm.paying import signing
 from florin_server.rails.evm.paying.payable import DECIMALS
 from florin_server.rails.evm.paying.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD
@@ -26,6 +27,8 @@ VERSION = abi.selector("version()")
 DOMAIN_SEPARATOR = abi.selector("DOMAIN_SEPARATOR()")
 # a settlement of no payments, which only a contract that knows Permit2 answers
 _NOTHING_BY_PERMIT2 = settler.SETTLE_PERMIT2 + abi.number(abi.WORD) + abi.number(0)
+# writes a word that lasts as long as the transaction, as the settlement contract does
+_TRANSIENT = "0x600160005d00"
 _TOKEN_CALLS = (DECIMALS, NAME, VERSION, DOMAIN_SEPARATOR)
 
 
@@ -56,6 +59,8 @@ async def inspect(node: Node, chain: EvmChain) -> Inspection:
     ]
     if any(token.method == PERMIT2_METHOD for token in chain.assets):
         calls += [call_to(PERMIT2, DOMAIN_SEPARATOR), call_to(chain.settler, _NOTHING_BY_PERMIT2)]
+    place = len(calls)
+    calls += _ask_machine(chain)
     if chain.coin is not None:
         is_paid = settler.IS_PAID + abi.address(NOBODY) + bytes(abi.WORD)
         calls.append(call_to(chain.settler, is_paid))
@@ -66,7 +71,8 @@ async def inspect(node: Node, chain: EvmChain) -> Inspection:
             {}, (f"{chain.name}: the node serves chain {number}, not {chain.chain_id}",)
         )
     before = 4 + len(chain.former_settlers)
-    if (fault := _settler_fault(chain, answers[2], answers[3:before])) is not None:
+    fault = _settler_fault(chain, answers[2], answers[3:before])
+    if (fault := fault or _machine_fault(chain, *answers[place : place + 2])) is not None:
         return Inspection({}, (fault,))
     problems = []
     assets = {}
@@ -100,6 +106,24 @@ async def inspect(node: Node, chain: EvmChain) -> Inspection:
     return Inspection(assets, tuple(problems), guarded, passkeys)
 
 
+def _ask_machine(chain: EvmChain) -> list[Call]:
+    """Ask whether the chain runs the settlement contract, and what its fee token is."""
+    fee_token = chain.fee_token or chain.settler
+    return [("eth_call", ({"data": _TRANSIENT}, LATEST)), call_to(fee_token, DECIMALS)]
+
+
+def _machine_fault(chain: EvmChain, transient: Any, decimals: Any) -> str | None:
+    """Return why nothing can be settled on a chain, whatever its contracts; None if it can."""
+    if isinstance(transient, RpcError) and "opcode" in transient.message.lower():
+        return (
+            f"{chain.name}: the chain lacks transient storage (EIP-1153), which the settlement "
+            "contract needs"
+        )
+    if chain.fee_token is not None and returned(decimals) != abi.number(FEE_TOKEN_DECIMALS):
+        return f"{chain.name}: {chain.fee_token} is no fee token of {FEE_TOKEN_DECIMALS} decimals"
+    return None
+
+
 def _token_calls(chain: EvmChain, token: EvmAsset) -> list[Call]:
     asked = [call_to(token.address, ask) for ask in _TOKEN_CALLS]
     return [*asked, *guards.asks(token.address, chain.settler)]
@@ -129,7 +153,7 @@ def asset_of(chain: EvmChain, token: EvmAsset) -> Asset:
 def coin_of(chain: EvmChain, coin: EvmCoin) -> Asset:
     """A chain's own coin as the service knows it."""
     return Asset(
-        id=f"{chain.caip2}/slip44:{chain.native_slip44}",
+        id=chain.coin_asset,
         chain_id=chain.caip2,
         address=NOBODY,
         name=coin.name,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from florin_server.chains.evm.typed_data import PERMIT2
+from florin_server.rails.evm.gas_money import FEE_MANAGER
+from florin_server.rails.evm.known_contracts import DEPLOYER
 from florin_server.rails.evm.paying.terms import NOBODY
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.setup.deployment import DEPLOYER
 
 
 def reserved(chain: EvmChain, senders: Sequence[str]) -> Mapping[str, str]:
@@ -25,6 +26,8 @@ def reserved(chain: EvmChain, senders: Sequence[str]) -> Mapping[str, str]:
         **dict.fromkeys(filter(None, [chain.opener]), "the opener contract"),
         **dict.fromkeys(chain.settlers, "a settlement contract of this service"),
     }
+    if chain.fee_token is not None:
+        contracts |= {FEE_MANAGER: "the fee manager", chain.fee_token: "a token contract"}
     own = dict.fromkeys(senders, "a relayer of this service")
     found = {f"{chain.caip2}:{address}": what for address, what in (contracts | own).items()}
     return found | {chain.treasury_account: "the treasury of this service"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,12 +20,16 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
 from florin_server.chains.solana import spl
+from florin_server.chains.solana.limits import TRANSACTION_BYTES_MAX
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Option, ResolvedBuild
-from florin_server.rails.solana.paying.message import acceptable, restored
+from florin_server.rails.solana.paying.message import WalletBounds, acceptable, restored
 from florin_server.rails.solana.paying.terms import bare
+from florin_server.rails.solana.settings import LAMPORTS_PER_SIGNATURE, SolanaChain
+from florin_server.rails.types import NonceUnusable
 
 _PAYER_AT = 1  # behind the relayer, in every message that we make
+_MISMATCH = {"reason": "transaction_mismatch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +84,43 @@ def submission(outputs: Sequence[str]) -> Submission:
 
 
 def check(
-    option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str], price_max: int
+    option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str], chain: SolanaChain
 ) -> Submission:
     """The submission, if it does what was issued and the payer signed it."""
     found = submission(outputs)
+    if (size := len(found.unsigned)) > chain.transaction_bytes_max:
+        raise too_long(size, chain.transaction_bytes_max)
     ours = issue_of(found.message, issued)
-    if ours is None or not acceptable(ours.message, found.message, price_max):
-        raise refused("transaction_mismatch", "The transaction is not the one that was issued")
+    bounds = WalletBounds(chain.compute_price_max, chain.compute_units_max, chain.wallet_guards_max)
+    if ours is None or not acceptable(ours.message, found.message, bounds):
+        text = "The transaction is not the one that was issued"
+        if _is_signed_with_a_nonce(option, found, issued):
+            raise NonceUnusable(Code.INVALID_PARAMS, text, details=_MISMATCH)
+        raise FlorinError(Code.INVALID_PARAMS, text, details=_MISMATCH)
+    if (fee := highest_fee(found.message)) > chain.payment_fee_max:
+        text = f"The transaction may cost {fee} lamports of fees, {chain.payment_fee_max} at most"
+        raise refused("transaction_mismatch", f"{text} are paid for it")
     payer = Pubkey.from_string(bare(option.payer))
     content = to_bytes_versioned(found.message)
     if found.message.account_keys[_PAYER_AT] != payer or not found.signature.verify(payer, content):
         raise refused("signature_mismatch", "The signature is not the account's")
     return found
+
+
+def _is_signed_with_a_nonce(
+    option: Option, found: Submission, issued: Sequence[ResolvedBuild]
+) -> bool:
+    """Return True if the payer signed a change of a transaction that has a durable nonce.
+
+    Nobody but the payer can, so nobody else can take the nonce away.
+    """
+    if not issued or not issued[0].has_nonce:
+        return False
+    signers = IssuedMessage.of(issued[0]).message.account_keys[: _PAYER_AT + 1]
+    payer = Pubkey.from_string(bare(option.payer))
+    content = to_bytes_versioned(found.message)
+    same = found.message.account_keys[: _PAYER_AT + 1] == signers
+    return same and found.signature.verify(payer, content)
 
 
 def issue_of(message: MessageV0, issued: Sequence[ResolvedBuild]) -> IssuedMessage | None:
@@ -102,9 +132,30 @@ def issue_of(message: MessageV0, issued: Sequence[ResolvedBuild]) -> IssuedMessa
     return None
 
 
+def highest_fee(message: MessageV0) -> int:
+    """What a transaction may cost whoever pays its fee, in lamports."""
+    keys, units, price = message.account_keys, 0, 0
+    for one in message.instructions:
+        if keys[one.program_id_index] != spl.COMPUTE_BUDGET:
+            continue
+        data = bytes(one.data)
+        if data[:1] == spl.COMPUTE_UNIT_PRICE:
+            (price,) = struct.unpack("<Q", data[1:])
+        else:
+            (units,) = struct.unpack("<I", data[1:])
+    signatures: int = message.header.num_required_signatures
+    return LAMPORTS_PER_SIGNATURE * signatures - (-units * price // 1_000_000)
+
+
 def refused(reason: str, message: str) -> FlorinError:
     """The refusal of a wallet's output."""
     return FlorinError(Code.INVALID_PARAMS, message, details={"reason": reason})
+
+
+def too_long(size: int, most: int | None = None) -> FlorinError:
+    """Return the refusal of a transaction of `size` bytes; `most` is None if that is not known."""
+    bound = "more than the cluster takes" if most is None else f"{most} at most are accepted"
+    return refused("unreadable_output", f"The transaction has {size} bytes, {bound}")
 
 
 def _wire(output: str) -> bytes:
@@ -121,8 +172,8 @@ def _wire(output: str) -> bytes:
         raw = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         raise refused("unreadable_output", "The output is not a transaction") from None
-    if len(raw) > spl.TX_BYTES_MAX:
-        raise refused("unreadable_output", "The transaction is too long")
+    if len(raw) > TRANSACTION_BYTES_MAX:
+        raise too_long(len(raw), TRANSACTION_BYTES_MAX)
     return raw
 
 

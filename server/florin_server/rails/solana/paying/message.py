@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from solders.hash import Hash
@@ -16,8 +16,15 @@ from solders.transaction import VersionedTransaction
 
 from florin_server.chains.solana import spl
 
-GUARDS_MAX = 3  # what the best known wallets add, and one more
+GUARDS_MAX = 4  # what the best known wallet adds: three before the transfer, one behind
 GUARD_BYTES_MAX = 512
+# instructions of the guard program that only compare: data, a difference, an account, a mint, a
+# token account, a stake account, a program, the clock. What writes to its memory accounts, or calls
+# another program about trees, is no guard
+_ASSERTIONS = frozenset(range(2, 15))
+# those that compare one account's balance, size and owner: the relayer may be named in no other
+_ACCOUNT_ASSERTIONS = frozenset({4, 5})
+_GUARD_ACCOUNTS_MAX = 2  # a difference is one of two accounts
 
 _LAPSES = "florin: good until block "
 
@@ -64,11 +71,20 @@ def restored(text: str) -> MessageV0:
     return found
 
 
-def acceptable(ours: MessageV0, got: MessageV0, price_max: int) -> bool:
-    """True if a message does what ours does, and nothing else that costs anybody else anything.
+@dataclass(frozen=True, slots=True)
+class WalletBounds:
+    """Bounds of what a wallet may change: the compute price, the compute units, added guards."""
 
-    A wallet may raise the compute price up to a limit, and add guards that read the accounts of
-    the payer and of others, but never the relayer's.
+    price: int
+    units: int
+    guards: int = GUARDS_MAX
+
+
+def acceptable(ours: MessageV0, got: MessageV0, bounds: WalletBounds) -> bool:
+    """Return True if a message does what ours does, and nothing else that costs others anything.
+
+    A wallet may set the compute price and the compute units anew, and add guards that compare
+    accounts and change none. Of the relayer a guard may read the account itself, nothing else.
     """
     if to_bytes_versioned(ours) == to_bytes_versioned(got):
         return True
@@ -86,13 +102,13 @@ def acceptable(ours: MessageV0, got: MessageV0, price_max: int) -> bool:
         return False
     guards = 0
     for step in _steps(got):
-        if expected and (step == expected[0] or _raised(expected[0], step, price_max)):
+        if expected and (step == expected[0] or _is_budget_within(expected[0], step, bounds)):
             expected = expected[1:]
         elif _is_guard(step, relayer=ours.account_keys[0]):
             guards += 1
         else:
             return False
-    return not expected and guards <= GUARDS_MAX and _same_rights(ours, got)
+    return not expected and guards <= bounds.guards and _has_same_rights(ours, got)
 
 
 def _steps(message: MessageV0) -> list[_Step]:
@@ -107,13 +123,24 @@ def _steps(message: MessageV0) -> list[_Step]:
     ]
 
 
-def _raised(ours: _Step, got: _Step, price_max: int) -> bool:
-    """True if both set the compute price and theirs is within the limit."""
+def guard_at(message: MessageV0, index: int) -> bool:
+    """Return True if an instruction of a message, counted from 0, calls the guard program."""
+    steps = _steps(message)
+    return 0 <= index < len(steps) and steps[index][0] == spl.LIGHTHOUSE
+
+
+def _is_budget_within(ours: _Step, got: _Step, bounds: WalletBounds) -> bool:
+    """Return True if both set the compute price, or both the units, and theirs is within bounds."""
     if ours[0] != spl.COMPUTE_BUDGET or got[0] != spl.COMPUTE_BUDGET or got[1]:
         return False
-    if not (ours[2][:1] == got[2][:1] == spl.COMPUTE_UNIT_PRICE and len(got[2]) == 9):
+    kind, value = got[2][:1], got[2][1:]
+    if kind != ours[2][:1]:
         return False
-    return int(struct.unpack("<Q", got[2][1:])[0]) <= price_max
+    if kind == spl.COMPUTE_UNIT_PRICE and len(value) == 8:
+        return int.from_bytes(value, "little") <= bounds.price
+    if kind == spl.COMPUTE_UNIT_LIMIT and len(value) == 4:
+        return int.from_bytes(value, "little") <= bounds.units
+    return False
 
 
 def _advances(step: _Step) -> bool:
@@ -122,12 +149,23 @@ def _advances(step: _Step) -> bool:
 
 def _is_guard(step: _Step, relayer: Pubkey) -> bool:
     program, accounts, data = step
-    return program == spl.LIGHTHOUSE and relayer not in accounts and len(data) <= GUARD_BYTES_MAX
+    if program != spl.LIGHTHOUSE or not 0 < len(data) <= GUARD_BYTES_MAX:
+        return False
+    if data[0] not in _ASSERTIONS or len(accounts) > _GUARD_ACCOUNTS_MAX:
+        return False
+    # the fee payer may sign and write in every instruction that names it
+    return relayer not in accounts or (accounts == (relayer,) and data[0] in _ACCOUNT_ASSERTIONS)
 
 
-def _same_rights(ours: MessageV0, got: MessageV0) -> bool:
-    """True if no account of ours is writable in one message only."""
+def _has_same_rights(ours: MessageV0, got: MessageV0) -> bool:
+    """Return True if no account of ours is writable in one message only, and none was added so."""
     places = {key: index for index, key in enumerate(got.account_keys)}
+    if any(
+        got.is_maybe_writable(index)
+        for key, index in places.items()
+        if key not in ours.account_keys
+    ):
+        return False
     return all(
         key in places and got.is_maybe_writable(places[key]) == ours.is_maybe_writable(index)
         for index, key in enumerate(ours.account_keys)

@@ -52,9 +52,13 @@ class SolanaOffers:
         self,
         payers: Sequence[str],
         prices: Mapping[str, int],
-        by_hand: Collection[str] = (),  # noqa: ARG002
+        by_hand: Collection[str] = (),
     ) -> list[Payable]:
-        """Who can pay what price: their balance covers it; one batched read."""
+        """Who can pay what price: their balance covers it; one batched read.
+
+        Those `by_hand` cannot pay at all: every payment needs the relayer's signature.
+        """
+        payers = [payer for payer in payers if payer not in by_hand]
         found = self._found()
         assets = [found.assets[one] for one in prices if one in found.assets]
         if not payers or not assets:

@@ -8,8 +8,7 @@ the relayer: nobody gets a transaction that could be sent before it was written 
 from __future__ import annotations
 
 import base64
-import struct
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,17 +19,29 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Option, ResolvedBuild
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.connection.coalesce import Coalescer
-from florin_server.rails.connection.jsonrpc import Call
-from florin_server.rails.solana.paying.check import Submission, check, refused
+from florin_server.rails.connection.endpoints import Endpoints
+from florin_server.rails.connection.jsonrpc import Call, Rpc, RpcError
+from florin_server.rails.solana.paying.check import (
+    IssuedMessage,
+    Submission,
+    check,
+    highest_fee,
+    issue_of,
+    refused,
+    too_long,
+)
+from florin_server.rails.solana.paying.message import guard_at
 from florin_server.rails.solana.paying.terms import Terms, bare
 from florin_server.rails.solana.reading.node import (
-    CONFIRMED,
+    FINALIZED,
     AccountView,
     Node,
     account_view,
     account_views,
     accounts_call,
+    number,
     record,
+    slot_of,
     valued,
 )
 from florin_server.rails.solana.reading.receivers import is_frozen
@@ -38,13 +49,15 @@ from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.token_refusal import Refused, token_refused
 from florin_server.rails.types import RailUnavailable
 
-LAMPORTS_PER_SIGNATURE = 5_000
 # below this the relayer may be unable to pay for a transaction and the accounts that it makes
 RELAYER_LAMPORTS_MIN = 10_000_000
 # other transactions of the relayer may land between two reads
 _ATTEMPTS = 3
 # the payer, behind the relayer, would keep less than any account must hold
 _PAYER_BELOW_RENT = {"InsufficientFundsForRent": {"account_index": 1}}
+# how nodes say that a transaction has more bytes than the cluster takes
+_TOO_LONG = "too large"
+_UNKNOWN_BLOCKHASH = "BlockhashNotFound"
 # errors of a transaction whose fee cannot be paid
 _PENNILESS = ("AccountNotFound", "InsufficientFundsForFee", "InvalidAccountForFee")
 
@@ -61,8 +74,11 @@ class _Trial:
 class SolanaVerifier:
     """Implements the Verifier protocol; what arrives together shares one batch of calls."""
 
-    def __init__(self, node: Node, chain: SolanaChain, relayer: Pubkey) -> None:
+    def __init__(
+        self, node: Node, chain: SolanaChain, relayer: Pubkey, endpoints: Endpoints
+    ) -> None:
         self._node = node
+        self._endpoints = endpoints
         self._chain = chain
         self._relayer = relayer
         self._ask: Coalescer[Sequence[Call], list[Any]] = Coalescer(self._ask_together)
@@ -72,7 +88,7 @@ class SolanaVerifier:
     ) -> bool | None:
         """True if the payer signed a message that was issued; nobody else can."""
         try:
-            check(option, issued, outputs, self._chain.compute_price_max)
+            check(option, issued, outputs, self._chain)
         except FlorinError:
             return False
         return True
@@ -81,16 +97,23 @@ class SolanaVerifier:
         self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
     ) -> PayerKind:
         """Proves that the outputs (JSON texts) pay the option if submitted now."""
-        found = check(option, issued, outputs, self._chain.compute_price_max)
-        await self.judge(option, found)
+        found = check(option, issued, outputs, self._chain)
+        await self.judge(option, found, issue_of(found.message, issued))
         return PayerKind.KEY
 
-    async def judge(self, option: Option, found: Submission) -> None:
-        """Returns if a submission that was checked would pay now."""
+    async def judge(
+        self, option: Option, found: Submission, issue: IssuedMessage | None = None
+    ) -> None:
+        """Return if a submission that was checked would pay now.
+
+        Without its `issue`, one whose blockhash no node knows counts as lapsed.
+        """
         for _ in range(_ATTEMPTS):
-            trial = await self._tried(option, found)
+            trial = await self._tried(option, found, self._ask)
+            if trial.error == _UNKNOWN_BLOCKHASH:
+                trial = await self._tried_elsewhere(option, found, issue)
             if trial.error is not None:
-                raise self._fault(option, trial)
+                raise self._fault(option, found, trial)
             if self._loses_nothing(option, found, trial):
                 return
         raise RailUnavailable(f"{self._chain.name}: the relayer's balance does not add up")
@@ -99,19 +122,49 @@ class SolanaVerifier:
         """Waits for the batches under way."""
         await self._ask.close()
 
-    async def _tried(self, option: Option, found: Submission) -> _Trial:
+    async def _tried_elsewhere(
+        self, option: Option, found: Submission, issue: IssuedMessage | None
+    ) -> _Trial:
+        """Return the trial of a node that knows the blockhash.
+
+        A node that lags does not know it yet. So the transaction has lapsed only if every node that
+        answers is past its end; the trial tells so. RailUnavailable if some node may just lag.
+        """
+
+        async def ask(rpc: Rpc) -> tuple[_Trial, bool]:
+            node = Node(rpc)
+            trial = await self._tried(option, found, node.batch)
+            if trial.error != _UNKNOWN_BLOCKHASH:
+                return trial, False
+            return trial, issue is None or await _has_lapsed(node, issue)
+
+        opinions = await self._endpoints.opinions(ask)
+        for trial, _ in opinions:
+            if trial.error != _UNKNOWN_BLOCKHASH:
+                return trial
+        if not opinions or not all(lapsed for _, lapsed in opinions):
+            raise RailUnavailable(f"{self._chain.name}: no node knows the blockhash now")
+        return opinions[0][0]
+
+    async def _tried(
+        self,
+        option: Option,
+        found: Submission,
+        ask: Callable[[Sequence[Call]], Awaitable[list[Any]]],
+    ) -> _Trial:
         terms, payer = Terms.of(option), bare(option.payer)
         receivers = [terms.place(owner) for owner, _ in terms.shares()]
         keys = [self._relayer, terms.place(payer), *receivers]
         config = {
             "encoding": "base64",
-            "commitment": CONFIRMED,
+            "commitment": FINALIZED,
             "accounts": {"encoding": "base64", "addresses": [str(key) for key in keys]},
         }
         wire = base64.b64encode(found.unsigned).decode()
-        before, tried = await self._ask(
-            (accounts_call(keys), ("simulateTransaction", (wire, config)))
-        )
+        before, tried = await ask((accounts_call(keys), ("simulateTransaction", (wire, config))))
+        if isinstance(tried, RpcError) and _TOO_LONG in tried.message:
+            # what the cluster takes is learned from it; the settings only bound it
+            raise too_long(len(found.unsigned))
         outcome = record(valued(tried))
         if "err" not in outcome:
             raise RailUnavailable(f"{self._chain.name}: the node did not try the transaction")
@@ -137,19 +190,28 @@ class SolanaVerifier:
                 (left[place], lamports[place] + promised[spl.pubkey(owner)])
                 for place, (owner, _) in enumerate(terms.shares(), 2)
             ]
-            cheap = lamports[0] - left[0] <= highest_fee(found)
+            cheap = lamports[0] - left[0] <= highest_fee(found.message)
             return cheap and all(has >= due for has, due in gains)
         # the payer's own account stays as it is, so only new accounts can have gained
         rent = sum(new - old for old, new in zip(lamports[2:], left[2:], strict=True))
-        if lamports[0] - left[0] > highest_fee(found) + rent:
+        if lamports[0] - left[0] > highest_fee(found.message) + rent:
             return False
-        receivers = zip(trial.before[2:], trial.after[2:], strict=True)
-        return all(_tokens(new) >= _tokens(old) for old, new in receivers)
+        receivers = zip(terms.shares(), trial.before[2:], trial.after[2:], strict=True)
+        source = terms.place(bare(option.payer))
+        # a payer that pays itself loses what goes to others
+        return all(
+            _tokens(new) >= _tokens(old) - (option.value - own if place == source else 0)
+            for (place, own), old, new in (
+                ((terms.place(owner), share), old, new) for (owner, share), old, new in receivers
+            )
+        )
 
-    def _fault(self, option: Option, trial: _Trial) -> FlorinError | RailUnavailable:
+    def _fault(
+        self, option: Option, found: Submission, trial: _Trial
+    ) -> FlorinError | RailUnavailable:
         """Why a transaction would fail, as an error."""
         error, (relayer, source, *_) = trial.error, trial.before
-        if error == "BlockhashNotFound":
+        if error == _UNKNOWN_BLOCKHASH:
             return FlorinError(Code.QUOTE_EXPIRED)
         if error in _PENNILESS:
             return RailUnavailable(f"{self._chain.name}: the relayer cannot pay the fee")
@@ -165,6 +227,9 @@ class SolanaVerifier:
         if not Terms.of(option).is_coin and any(map(is_frozen, trial.before[1:])):
             what = Refused.PAYER if is_frozen(source) else Refused.RECEIVER
             return token_refused(what, "account is frozen")
+        if _is_failed_guard(error, found):
+            text = "A guard that the wallet added to the transaction fails"
+            return refused("transaction_mismatch", text)
         return refused("transaction_mismatch", "The transaction would fail")
 
     async def _ask_together(self, questions: Sequence[Sequence[Call]]) -> list[list[Any]]:
@@ -172,19 +237,26 @@ class SolanaVerifier:
         return [[next(answers) for _ in calls] for calls in questions]
 
 
-def highest_fee(found: Submission) -> int:
-    """What a transaction may cost whoever pays its fee, in lamports."""
-    keys, units, price = found.message.account_keys, 0, 0
-    for one in found.message.instructions:
-        if keys[one.program_id_index] != spl.COMPUTE_BUDGET:
-            continue
-        data = bytes(one.data)
-        if data[:1] == spl.COMPUTE_UNIT_PRICE:
-            (price,) = struct.unpack("<Q", data[1:])
-        else:
-            (units,) = struct.unpack("<I", data[1:])
-    signatures = found.message.header.num_required_signatures
-    return LAMPORTS_PER_SIGNATURE * signatures - (-units * price // 1_000_000)
+async def _has_lapsed(node: Node, issue: IssuedMessage) -> bool:
+    """Return True if no block after those that a node knows can hold what was issued."""
+    if issue.nonce is None:
+        height = number(await node.ask("getBlockHeight", {"commitment": FINALIZED}))
+        return issue.last_valid is not None and height > issue.last_valid
+    answer, *_ = await node.batch([accounts_call([spl.pubkey(issue.nonce)])])
+    (account,) = account_views(answer)
+    held = None if account is None else spl.nonce_of(account.data)
+    # a node that lags may not have seen the value yet that was handed out
+    return slot_of(answer) >= issue.slot and (
+        held is None or held.value != issue.message.recent_blockhash
+    )
+
+
+def _is_failed_guard(error: Any, found: Submission) -> bool:
+    """Return True if it is a guard that failed: `error` is in Solana's JSON form."""
+    place = error.get("InstructionError") if isinstance(error, dict) else None
+    if not isinstance(place, list) or not place or not isinstance(place[0], int):
+        return False
+    return guard_at(found.message, place[0])
 
 
 def _tokens(account: AccountView | None) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from solders.message import MessageV0
@@ -42,13 +42,32 @@ _REMEMBERED = 512
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A finalized transaction, as the node tells it."""
+    """A finalized transaction, as the node tells it.
+
+    `fee` is bookkeeping, None if it is missing. `lamports` and `tokens` are empty and None if they
+    are missing: what depends on them cannot be judged then.
+    """
 
     slot: int
     error: Any
-    fee: int
+    fee: int | None = field(compare=False)
     lamports: tuple[tuple[int, int], ...]  # before and after, by account
-    tokens: Mapping[int, int]  # by how much each token account changed
+    tokens: Mapping[int, int] | None  # by how much each token account changed
+
+    def confirms(self, known: Record) -> bool:
+        """Return True if it tells all that is known, and nothing else of it.
+
+        RailUnavailable if it lacks a part of that: another node has to be asked.
+        """
+        if known.lamports and not self.lamports:
+            raise RailUnavailable("the node tells no balances")
+        if known.tokens is not None and self.tokens is None:
+            raise RailUnavailable("the node tells no token balances")
+        return (
+            (self.slot, self.error) == (known.slot, known.error)
+            and (not known.lamports or self.lamports == known.lamports)
+            and (known.tokens is None or self.tokens == known.tokens)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +109,8 @@ class Evidence:
                 block_hash="",
                 success=record.error is None,
                 gas_cost=record.fee,
-                rent=record.lamports[0][0] - record.lamports[0][1] - record.fee,
+                gas_used=record.fee,
+                rent=_rent(record),
             )
             for one, record in records.items()
         }
@@ -99,11 +119,15 @@ class Evidence:
         """Which facts the node tells: those whose transactions are what `known` has of them."""
         hashes = sorted({one.tx_hash for one in wanted})
         told, before = await self._read(hashes), await known.records(hashes)
-        same = {one for one in hashes if one in told and told[one] == before.get(one)}
+        same = {
+            one
+            for one in hashes
+            if one in told and one in before and told[one].confirms(before[one])
+        }
         facts = frozenset(one for one in wanted if one.tx_hash in same)
         return Testimony(facts, far_enough=len(told) == len(hashes))
 
-    async def records(self, hashes: Sequence[str]) -> Mapping[str, object]:
+    async def records(self, hashes: Sequence[str]) -> Mapping[str, Record]:
         """What finalized transactions did, to be compared."""
         return await self._read(hashes)
 
@@ -236,14 +260,16 @@ def record_of(answer: Any, chain: str) -> Record:
     if "err" not in meta:
         raise RailUnavailable(f"{chain}: a transaction came without its error")
     before, after = _numbers(meta.get("preBalances")), _numbers(meta.get("postBalances"))
-    if not before or len(before) != len(after):
-        raise RailUnavailable(f"{chain}: a transaction came without its balances")
+    if len(before) != len(after):
+        raise RailUnavailable(f"{chain}: a transaction came with half of its balances")
     old, new = _tokens(meta.get("preTokenBalances")), _tokens(meta.get("postTokenBalances"))
-    changes = {index: new.get(index, 0) - old.get(index, 0) for index in {*old, *new}}
+    changes = None
+    if old is not None and new is not None:
+        changes = {index: new.get(index, 0) - old.get(index, 0) for index in {*old, *new}}
     return Record(
         slot=number(told.get("slot")),
         error=meta["err"],
-        fee=number(meta.get("fee")),
+        fee=_fee(meta.get("fee")),
         lamports=tuple(zip(before, after, strict=True)),
         tokens=changes,
     )
@@ -272,7 +298,9 @@ def moved(terms: Terms, payer: str, message: MessageV0, seen: Record) -> bool:
 
 
 def token_changes(message: MessageV0, record: Record) -> dict[Pubkey, int]:
-    """By how much token accounts changed."""
+    """Return by how much token accounts changed; RailUnavailable if the node does not tell."""
+    if record.tokens is None:
+        raise RailUnavailable("the node tells no token balances")
     keys: list[Pubkey] = message.account_keys
     return {
         keys[index]: change
@@ -290,13 +318,33 @@ def coin_changes(message: MessageV0, record: Record) -> dict[Pubkey, int]:
     return {key: change for key, change in moved if change}
 
 
+def _fee(told: Any) -> int | None:
+    """Read a fee; None if it is missing or cannot be read, as nothing depends on it."""
+    try:
+        return number(told)
+    except RailUnavailable:
+        return None
+
+
+def _rent(record: Record) -> int:
+    """Return what the relayer paid beside the fee; 0 if the node does not tell it."""
+    if record.fee is None or not record.lamports:
+        return 0
+    before, after = record.lamports[0]
+    return before - after - record.fee
+
+
 def _numbers(told: Any) -> list[int]:
+    if told is None:
+        return []
     if not isinstance(told, list):
         raise RailUnavailable("the node answered something else than balances")
     return [number(one) for one in told]
 
 
-def _tokens(told: Any) -> dict[int, int]:
+def _tokens(told: Any) -> dict[int, int] | None:
+    if told is None:
+        return None
     if not isinstance(told, list):
         raise RailUnavailable("the node answered something else than token balances")
     found = {}

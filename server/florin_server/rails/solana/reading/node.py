@@ -21,7 +21,11 @@ from florin_server.rails.types import RailUnavailable
 
 ACCOUNTS_MAX = 100  # that nodes tell in one call
 STATUSES_MAX = 256
-PROCESSED, CONFIRMED, FINALIZED = "processed", "confirmed", "finalized"
+# the only commitment that is asked for: since Alpenglow blocks are final after 150 ms, `confirmed`
+# means the same, and clusters are to refuse it. A blockhash of a final block lapses by time only
+FINALIZED = "finalized"
+_DIGITS = 20  # of the largest number of 64 bits
+_EXACT_FLOAT = float(2**53)
 # of a token account: what every program has, and the kind of what Token-2022 has more
 _SLICE = {"offset": 0, "length": spl.ACCOUNT_BYTES + 1}
 
@@ -109,14 +113,14 @@ class Node(AnyNode):
 
 async def require_coin(node: Node, account: Pubkey, lamports: int) -> None:
     """RailUnavailable if an account has less than it needs."""
-    told = await node.ask("getBalance", str(account), {"commitment": CONFIRMED})
+    told = await node.ask("getBalance", str(account), {"commitment": FINALIZED})
     if number(valued(told)) < lamports:
         raise RailUnavailable(f"{account} has less than the {lamports} lamports that this takes")
 
 
 async def fresh_blockhash(node: Node) -> Blockhash:
     """The newest blockhash."""
-    return blockhash_of(await node.ask("getLatestBlockhash", {"commitment": CONFIRMED}))
+    return blockhash_of(await node.ask("getLatestBlockhash", {"commitment": FINALIZED}))
 
 
 def blockhash_of(answer: Any) -> Blockhash:
@@ -134,7 +138,7 @@ def slot_of(answer: Any) -> int:
     return number(record(record(answer).get("context")).get("slot"))
 
 
-def accounts_call(keys: Sequence[Pubkey], commitment: str = CONFIRMED) -> Call:
+def accounts_call(keys: Sequence[Pubkey], commitment: str = FINALIZED) -> Call:
     """Asks for accounts, as many as one call may ask for."""
     config = {"commitment": commitment, "encoding": "base64", "dataSlice": _SLICE}
     return ("getMultipleAccounts", ([str(key) for key in keys], config))
@@ -178,8 +182,15 @@ def valued(answer: Any) -> Any:
 
 
 def number(value: Any) -> int:
-    """A number, not negative."""
+    """Return a number, not negative.
+
+    Some nodes and proxies write numbers as texts, or as floats as long as those are exact.
+    """
     found = answered(value)
+    if isinstance(found, str) and found.isascii() and found.isdecimal() and len(found) <= _DIGITS:
+        return int(found)
+    if isinstance(found, float) and found.is_integer() and found < _EXACT_FLOAT:
+        found = int(found)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
         raise RailUnavailable("the node answered something else than a number")
     return found
@@ -203,5 +214,6 @@ def _status(told: Any) -> SignatureStatus:
         slot=number(one.get("slot")),
         # whether it worked comes first: a failed transaction is confirmed like any other
         error=one["err"],
-        final=one.get("confirmationStatus") == FINALIZED,
+        # the count of confirmations is null then, and a tag beside another count is no proof
+        final=one.get("confirmationStatus") == FINALIZED and one.get("confirmations") is None,
     )

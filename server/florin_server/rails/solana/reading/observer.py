@@ -23,7 +23,7 @@ class SolanaObserver:
     """Implements the Observer protocol; only what is final is told.
 
     `landing_of` tells the transaction that settles an item. Nobody else can have sent it: it needs
-    the relayer's signature.
+    the relayer's signature. `moved` is called with each newest finalized slot.
     """
 
     def __init__(
@@ -32,11 +32,13 @@ class SolanaObserver:
         chain: SolanaChain,
         gaps: Gaps,
         landing_of: Callable[[Accepted], Landing],
+        moved: Callable[[int], None],
     ) -> None:
         self._connection = connection
         self._chain = chain
         self._gaps = gaps
         self._landing_of = landing_of
+        self._moved = moved
         self._node = Node(connection.rpc)
         self.evidence = self.evidence_of(connection.rpc)
 
@@ -49,6 +51,7 @@ class SolanaObserver:
         """The newest finalized slot."""
         head = await self.evidence.head()
         self._connection.news.saw(head.number)
+        self._moved(head.number)
         return head
 
     async def mined(self, tx_hashes: Sequence[str]) -> dict[str, Mined]:

@@ -20,7 +20,7 @@ from florin_server.rails.solana.paying.message import compile_message, unsigned
 from florin_server.rails.solana.paying.terms import bare
 from florin_server.rails.solana.reading.evidence import Evidence
 from florin_server.rails.solana.reading.node import (
-    CONFIRMED,
+    FINALIZED,
     AccountView,
     Blockhash,
     Node,
@@ -126,7 +126,7 @@ class SolanaPayouts:
         if opens and not transfer.may_open:
             return self._no_account(token, receiver)
         message, _ = await self._message(transfer, token, opens=opens)
-        config = {"encoding": "base64", "commitment": CONFIRMED}
+        config = {"encoding": "base64", "commitment": FINALIZED}
         tried = record(
             valued(await self._node.ask("simulateTransaction", unsigned(message), config))
         )

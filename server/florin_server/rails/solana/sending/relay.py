@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from solders.transaction import VersionedTransaction
 
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.settlement.chain_txs import Accepted
+from florin_server.domain.settlement.chain_txs import Accepted, PayerKind, Share
 from florin_server.rails.connection.jsonrpc import RpcError
-from florin_server.rails.solana.paying.check import Submission, submission
+from florin_server.rails.solana.paying.check import Submission, highest_fee, submission
 from florin_server.rails.solana.paying.verify import RELAYER_LAMPORTS_MIN, SolanaVerifier
 from florin_server.rails.solana.reading.evidence import Landing
-from florin_server.rails.solana.reading.node import CONFIRMED, Node, number, valued
+from florin_server.rails.solana.reading.node import FINALIZED, Node, number, valued
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaChain
-from florin_server.rails.types import RailUnavailable, Signed
+from florin_server.rails.types import RailUnavailable, Shortage, Signed
 
 _LANDINGS_KEPT = 1024
 
@@ -52,7 +53,12 @@ class SolanaRelay:
         """Co-signs the one item's transaction; equal items give equal bytes."""
         (item,) = items
         found = submission(item.confirmation.outputs)
-        return self._signer.co_sign(found.message, found.signature)
+        signed = self._signer.co_sign(found.message, found.signature)
+        return replace(signed, shares=(self.share(item),))
+
+    def share(self, item: Accepted) -> Share:
+        """Return the fee of an item's transaction in lamports, charged even for a failure."""
+        return Share(PayerKind.KEY, highest_fee(submission(item.confirmation.outputs).message))
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine."""
@@ -69,13 +75,15 @@ class SolanaRelay:
         """True if the transaction has landed, however deep."""
         return tx_hash in await self._node.statuses([tx_hash])
 
-    async def shortages(self) -> tuple[str, ...]:
+    async def shortages(self) -> tuple[Shortage, ...]:
         """What the relayer lacks to pay for the next transactions, in a sentence; one read."""
         relayer = self._signer.address
-        (answer,) = await self._node.batch([("getBalance", (relayer, {"commitment": CONFIRMED}))])
+        (answer,) = await self._node.batch([("getBalance", (relayer, {"commitment": FINALIZED}))])
         if number(valued(answer)) >= RELAYER_LAMPORTS_MIN:
             return ()
-        return (f"{self._chain.name}: {relayer} has too little coin to pay for fees and rent",)
+        # confirms are refused below it, too
+        text = f"{self._chain.name}: {relayer} has too little coin to pay for fees and rent"
+        return (Shortage(text, is_empty=True),)
 
     def landing_of(self, item: Accepted) -> Landing:
         """The transaction that settles an item, as it is co-signed."""

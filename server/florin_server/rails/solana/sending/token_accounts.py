@@ -1,8 +1,8 @@
-"""Token accounts that are opened before anybody pays into them.
+"""Token accounts that are opened before anybody pays into them: those of the treasury.
 
-A payment can open its receiver's account too; without that it is smaller, cheaper, and wallets have
-less to warn of. Whoever owns an account may close it and keep the rent: who asks sees to it that
-none is opened twice, and not too many a day.
+A merchant's is opened by its first payment, so that nobody has any opened for nothing. The owner of
+an account may close it and keep the rent: callers see to it that none is opened twice, and not too
+many a day.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class SolanaTokenAccounts:
     @property
     def caps(self) -> DailyCaps:
         """How many accounts may be opened in a day."""
-        return DailyCaps(self._chain.accounts_a_day, self._chain.accounts_a_merchant_day)
+        chain = self._chain
+        return DailyCaps(
+            chain.accounts_a_day, chain.accounts_a_partner_day, chain.accounts_a_merchant_day
+        )
 
     @property
     def at_once(self) -> int:

@@ -12,7 +12,7 @@ from florin_server.rails.connection.node import answered
 from florin_server.rails.networks.registry import Claim, contradiction
 from florin_server.rails.solana.paying.terms import bare
 from florin_server.rails.solana.reading.node import (
-    CONFIRMED,
+    FINALIZED,
     AccountView,
     Node,
     account_views,
@@ -44,13 +44,13 @@ class Inspection:
 async def inspect(node: Node, chain: SolanaChain) -> Inspection:
     """Compares cluster and tokens with the settings; one batched read."""
     mints = [spl.pubkey(token.mint) for token in chain.assets]
-    whole = {"commitment": CONFIRMED, "encoding": "base64"}
+    whole = {"commitment": FINALIZED, "encoding": "base64"}
     answers = await node.batch(
         [
             ("getGenesisHash", ()),
             ("getMultipleAccounts", ([str(mint) for mint in mints], whole)),
             ("getMinimumBalanceForRentExemption", (0,)),
-            ("getBalance", (bare(chain.treasury_account), {"commitment": CONFIRMED})),
+            ("getBalance", (bare(chain.treasury_account), {"commitment": FINALIZED})),
         ]
     )
     genesis = str(answered(answers[0]))

@@ -15,6 +15,7 @@ import asyncpg
 
 from florin_server.clock import Clock, first_of
 from florin_server.store.engine.postgres.errors import DriverError, to_store_error
+from florin_server.store.engine.postgres.session import open_session
 from florin_server.store.engine.query import StoreUnavailable
 from florin_server.store.engine.where import Database
 
@@ -81,14 +82,14 @@ class DatabaseNotices:
             self._telling = None
 
     async def _connected(self, what: str) -> asyncpg.Connection[Any]:
-        return await asyncpg.connect(
-            self._database.dsn,
-            timeout=_CONNECT_S,
-            command_timeout=_ANSWER_S,
-            server_settings={
-                "application_name": f"florin-{what}",
-                "statement_timeout": f"{int(_ANSWER_S)}s",
+        return await open_session(
+            self._database,
+            f"florin-{what}",
+            {
+                "statement_timeout": str(int(_ANSWER_S * 1000)),
                 # a notice that a crash takes away is missed by nobody
                 "synchronous_commit": "off",
             },
+            timeout_s=_CONNECT_S,
+            command_timeout_s=_ANSWER_S,
         )

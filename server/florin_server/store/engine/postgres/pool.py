@@ -10,6 +10,7 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.store.engine.postgres.connection import Connection
 from florin_server.store.engine.postgres.errors import DriverError, to_store_error
 from florin_server.store.engine.query import StoreUnavailable
+from florin_server.store.engine.store import PoolUse
 
 # whoever waits longer for a connection is told to come later
 _TAKE_S = 5.0
@@ -27,6 +28,8 @@ class Pool:
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], size: int) -> None:
         self._connect = connect
+        self._size = size
+        self._in_use = 0
         self._free = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
         self._waiting = 0
@@ -34,11 +37,17 @@ class Pool:
         self._retry_at = 0.0
         self._closed = False
 
+    @property
+    def use(self) -> PoolUse:
+        """How many connections are taken, and how many callers wait for one."""
+        return PoolUse(self._in_use, self._size, self._waiting)
+
     async def take(self) -> Connection:
         """A connection that is to be given back; StoreUnavailable if there is none in time."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
         await self._turn()
+        self._in_use += 1
         try:
             while self._idle:
                 found = self._idle.pop()
@@ -47,6 +56,7 @@ class Pool:
                 found.drop()
             return await self._connected()
         except BaseException:
+            self._in_use -= 1
             self._free.release()
             raise
 
@@ -56,6 +66,7 @@ class Pool:
             self._idle.append(connection)
         else:
             connection.drop()
+        self._in_use -= 1
         self._free.release()
 
     async def close(self) -> None:

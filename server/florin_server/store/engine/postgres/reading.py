@@ -22,6 +22,7 @@ class DatabaseReading:
         try:
             self._runner.run(schema.require(database))
             self._connection = self._runner.run(Connection.to(database, "survey"))
+            self.engine = f"PostgreSQL {self._connection.server_version}"
         except BaseException as error:
             self._runner.close()
             if isinstance(error, DriverError):
@@ -32,6 +33,13 @@ class DatabaseReading:
         """Runs an operation on what is committed."""
         try:
             return self._runner.run(self._read(op))
+        except DriverError as error:
+            raise to_store_error(error) from error
+
+    def time_us(self) -> int:
+        """Return the server's time, in microseconds since the Unix epoch."""
+        try:
+            return self._runner.run(self._connection.time_us())
         except DriverError as error:
             raise to_store_error(error) from error
 

@@ -10,6 +10,7 @@ import asyncpg
 
 from florin_server.store.engine import schema
 from florin_server.store.engine.postgres.errors import DriverError, to_store_error
+from florin_server.store.engine.postgres.session import open_session, require_sessions
 from florin_server.store.engine.query import POSTGRESQL, StoreError
 from florin_server.store.engine.where import Database
 
@@ -26,15 +27,17 @@ _TABLES = (
 # ids and other texts are compared as bytes, and letters have to have a case
 _FIT = "SELECT 'Z' < 'a', lower('É') = 'é', current_setting('server_encoding') = 'UTF8'"
 _MAJOR_MIN = 14
+_CONNECT_S = 10.0
 
 
 async def prepare(database: Database) -> str:
     """Makes the tables of an empty database, or migrates them; tells the server's version.
 
     StoreError for one that is not ours, was written by a newer Florin, or sorts texts in another
-    order than bytes; it stays as it is.
+    order than bytes; it stays as it is. The same behind a pooler that shares connections.
     """
     try:
+        await require_sessions(database)
         async with connected(database) as raw:
             server = f"PostgreSQL {raw.get_settings().server_version}"
             if await version(raw) == schema.HEAD:
@@ -63,6 +66,8 @@ async def require(database: Database) -> None:
     """StoreError, with what to do, for a database that would have to be made or migrated first."""
     try:
         async with connected(database) as raw:
+            if not await _is_ours(raw):
+                raise StoreError(f"{database} has tables, and they are not Florin's")
             found = await version(raw)
     except DriverError as error:
         raise to_store_error(error) from error
@@ -84,7 +89,7 @@ async def told(database: Database) -> str | None:
 @asynccontextmanager
 async def connected(database: Database) -> AsyncIterator[Any]:
     """A connection for what is done once."""
-    raw = await asyncpg.connect(database.dsn, timeout=10, server_settings={"jit": "off"})
+    raw = await open_session(database, "florin-schema", {}, timeout_s=_CONNECT_S)
     try:
         yield raw
     finally:

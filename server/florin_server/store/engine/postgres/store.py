@@ -7,37 +7,44 @@ decide; see CONTRIBUTING.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from florin_server.store.engine.notices import Notices
 from florin_server.store.engine.postgres import schema
-from florin_server.store.engine.postgres.connection import Connection
+from florin_server.store.engine.postgres.connection import Connection, Kind
 from florin_server.store.engine.postgres.errors import DriverError, is_lost, to_store_error
 from florin_server.store.engine.postgres.notices import DatabaseNotices
 from florin_server.store.engine.postgres.pool import Pool
+from florin_server.store.engine.postgres.session import require_sessions
 from florin_server.store.engine.postgres.writer import Writer
 from florin_server.store.engine.query import Operation, StoreUnavailable, T
-from florin_server.store.engine.store import MORE, Fault, Store
+from florin_server.store.engine.store import MORE, Fault, PoolUse, Store
 from florin_server.store.engine.where import Database
 
 # each takes a connection as long as it runs
 _SURVEYS = 2
+_PROBE_S = 3.0
 
 
 class PostgresStore(Store):
     """A database, which other processes may have open too."""
 
     def __init__(self, database: Database, engine: str, fault: Fault) -> None:
-        def pool(kind: Any, size: int) -> Pool:
-            return Pool(partial(Connection.to, database, kind), size)
+        def pool(kind: Kind, size: int) -> Pool:
+            return Pool(partial(self._connect, kind), size)
 
+        self._database = database
+        self._astray = False
         self._readers = pool("read", database.readers)
         self._surveys = pool("survey", _SURVEYS)
         self._writers = pool("write", database.writers)
+        self._probes = pool("read", 1)
         self._writer = Writer(self._writers, database.writers, fault)
         super().__init__(engine, self._writer)
         self._closed = False
+        self._identity = ""
         self._notices = DatabaseNotices(database) if database.notify else None
 
     @classmethod
@@ -46,14 +53,33 @@ class PostgresStore(Store):
         return cls(database, await schema.prepare(database), fault)
 
     @property
+    def place(self) -> str:
+        """The hosts, ports and name of the database."""
+        return str(self._database)
+
+    @property
     def exclusive(self) -> bool:
         """False: only leases tell who does what."""
         return False
 
     @property
+    def identity(self) -> str:
+        """System identifier and timeline of the server; another one after a standby took over."""
+        return self._identity
+
+    @property
     def notices(self) -> Notices | None:
         """NOTIFY and LISTEN, unless they are not to be used."""
         return self._notices
+
+    @property
+    def pools(self) -> Mapping[str, PoolUse]:
+        """How connections to the server are used, by what they are for."""
+        return {
+            "read": self._readers.use,
+            "survey": self._surveys.use,
+            "write": self._writers.use,
+        }
 
     async def read(self, op: Operation[T]) -> T:
         """Runs an operation that only reads."""
@@ -62,6 +88,30 @@ class PostgresStore(Store):
     async def survey(self, op: Operation[T]) -> T:
         """Runs an operation that looks at many rows, on connections of its own."""
         return await self._read(self._surveys, op)
+
+    async def time_us(self) -> int:
+        """Return the time of the server that takes writes; StoreUnavailable if it is away."""
+        connection = await self._writers.take()
+        try:
+            return await connection.time_us()
+        except DriverError as error:
+            raise to_store_error(error) from error
+        finally:
+            self._writers.give_back(connection)
+
+    async def probe(self) -> None:
+        """Ask the server for its time, on a connection of its own."""
+        connection = await self._probes.take()
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                await connection.time_us()
+        except DriverError as error:
+            # a network that loses every packet would keep the next one waiting too
+            connection.drop()
+            why = str(error) or f"no answer within {_PROBE_S:.0f} s"
+            raise StoreUnavailable(why) from error
+        finally:
+            self._probes.give_back(connection)
 
     async def filled(self) -> None:
         """Has the server count at once: it would plan for empty tables until it does by itself."""
@@ -82,8 +132,21 @@ class PostgresStore(Store):
         if self._notices is not None:
             await self._notices.close()
         await asyncio.gather(
-            *(one.close() for one in (self._writers, self._readers, self._surveys))
+            *(one.close() for one in (self._writers, self._readers, self._surveys, self._probes))
         )
+
+    async def _connect(self, kind: Kind) -> Connection:
+        if self._astray:
+            # a pooler shares connections since it was looked at
+            await require_sessions(self._database)
+            self._astray = False
+        connection = await Connection.to(self._database, kind, self._note_astray)
+        if kind == "write":
+            self._identity = await connection.identity()
+        return connection
+
+    def _note_astray(self) -> None:
+        self._astray = True
 
     async def _read(self, pool: Pool, op: Operation[T]) -> T:
         if self._closed:

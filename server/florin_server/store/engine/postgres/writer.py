@@ -132,6 +132,7 @@ class Writer:
             longest = min(_PAUSE_MAX_S, _PAUSE_S * 2**attempt)
             # only so that those who met do not meet again
             await asyncio.sleep(random.uniform(0, longest))  # noqa: S311
+            self._fault("retry")
             try:
                 (outcome,) = await self._together([job])
             except _Anew as anew:

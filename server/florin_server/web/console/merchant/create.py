@@ -10,6 +10,8 @@ from florin_gateway.plain import PlainAnswer
 
 from florin_server.domain.errors import FlorinError, invalid
 from florin_server.domain.money import CURRENCIES
+from florin_server.domain.urls import UrlError, to_ascii_url
+from florin_server.flows.payments.worth import accepted_currencies
 from florin_server.web.console.fields import minor
 from florin_server.web.console.merchant import payment, payments
 from florin_server.web.console.site import Visit, told_of
@@ -58,7 +60,8 @@ async def _form(
 def _units(visit: Visit) -> dict[str, str]:
     """What an amount can be of, by its unit."""
     app = visit.site.app
-    currencies = {f"iso4217/{code}": code for code in app.settings.currencies}
+    accepted = accepted_currencies(app, live=visit.session.live)
+    currencies = {f"iso4217/{code}": code for code in accepted}
     tokens = {
         f"caip19/{asset.id}": f"{asset.symbol} on {asset.network_name}"
         for _, asset in app.assets(live=visit.session.live).values()
@@ -71,6 +74,12 @@ def _request(visit: Visit, given: Mapping[str, str]) -> merchant_pb2.CreatePayme
     if unit not in _units(visit):
         raise invalid("unit", "is unknown")
     kind, _, name = unit.partition("/")
+    for field in ("success_url", "error_url"):
+        if given["success_url"] or given["error_url"]:
+            try:
+                to_ascii_url(given[field])
+            except UrlError as error:
+                raise invalid(field, str(error)) from error
     asset = visit.site.app.asset(name)
     decimals = CURRENCIES[name].decimals if kind == "iso4217" else asset.decimals if asset else 0
     return merchant_pb2.CreatePaymentRequest(

@@ -7,13 +7,13 @@ from typing import Any
 from urllib.parse import quote
 
 import orjson
-from florin.v1 import account_pb2, payment_pb2, refund_pb2
+from florin.v1 import account_pb2, merchant_pb2, payment_pb2, refund_pb2
 from florin_gateway.errors import refusal_of
 from florin_gateway.plain import PlainAnswer, PlainEvent, PlainEvents
 from florin_gateway.rpc import CallError, Messages
 from google.protobuf.message import Message
 
-from florin_server.web.console.fields import chosen
+from florin_server.web.console.fields import chosen, minor
 from florin_server.web.console.site import Visit
 from florin_server.web.console.view import Show
 
@@ -38,12 +38,22 @@ async def show(visit: Visit) -> PlainAnswer:
         payment=found,
         events=past.events,
         outcomes=_OUTCOMES,
-        can_refund=found.status == payment_pb2.PAYMENT_STATUS_SUCCEEDED
-        and not found.HasField("refund"),
+        rest=_rest(found),
         can_cancel=found.status == payment_pb2.PAYMENT_STATUS_REQUIRES_ACTION,
         can_simulate=not found.live and not found.is_final,
         path=path_of(found.merchant.id, found.payment_id),
     )
+
+
+def _rest(payment: merchant_pb2.PaymentDetail) -> refund_pb2.RefundTotal | None:
+    """Return what is left to refund, with what it was worth when paid; None if nothing is."""
+    if payment.status != payment_pb2.PAYMENT_STATUS_SUCCEEDED:
+        return None
+    if not payment.HasField("refunded"):
+        return refund_pb2.RefundTotal(
+            refundable=payment.info.option_amount, payment_refundable=payment.amount
+        )
+    return payment.refunded if int(payment.refunded.refundable.value) else None
 
 
 async def events(visit: Visit) -> PlainEvents | PlainAnswer:
@@ -83,8 +93,18 @@ def _state(show: Show, message: Any) -> PlainEvent:
 
 
 async def refund(visit: Visit) -> PlainAnswer:
-    """Asks for its refund."""
+    """Refund the payment, or a part of it in whole units of what was paid."""
     request = refund_pb2.CreateRefundRequest(payment_id=visit.path("payment_id"))
+    if reason := visit.form.text("reason"):
+        request.reason = reason
+    if text := visit.form.text("amount"):
+        asked = payment_pb2.GetPaymentRequest(payment_id=request.payment_id)
+        found = await visit.ask(
+            "MerchantService.GetPayment", asked, merchant=visit.path("merchant_id")
+        )
+        paid = found.info.option_amount
+        request.amount.unit = paid.unit
+        request.amount.value = minor(text, paid.display.decimals, "amount")
     return await _do(visit, "MerchantService.CreateRefund", request)
 
 

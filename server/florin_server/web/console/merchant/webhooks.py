@@ -9,7 +9,7 @@ from florin.v1 import webhook_pb2
 from florin_gateway.errors import RefusedError
 from florin_gateway.plain import PlainAnswer
 
-from florin_server.domain.webhooks.endpoint import EVENT_TYPES
+from florin_server.domain.webhooks.endpoint import ALL_TYPES, EVENT_TYPES, expand_types
 from florin_server.web.console.fields import chosen, moment
 from florin_server.web.console.merchant import payments
 from florin_server.web.console.site import Visit, told_of
@@ -60,7 +60,7 @@ async def one(visit: Visit) -> PlainAnswer:
         f"Endpoint {found.id}",
         endpoint=found,
         attempts=past.attempts,
-        types=EVENT_TYPES,
+        received=[one for one in EVENT_TYPES if one in expand_types(found.events)],
         path=path_of(found.id),
     )
 
@@ -158,7 +158,7 @@ async def _list(
         found=found,
         merchant=merchant,
         merchants=await payments.merchants(visit),
-        types=EVENT_TYPES,
+        types=(*EVENT_TYPES, ALL_TYPES),
         given=given,
         events=events,
         problem="" if refused is None else told_of(refused),

@@ -8,12 +8,13 @@ import { told } from "./checkout.js";
  * @typedef {{id: string, account: string, amount: Amount & {unit: string}, etaS: number, actions: Action[], collectData: {url: string} | null}} Option
  */
 
-/** A refusal: `code` is one of the documented ones, or "unreachable". */
+/** A refusal: `code` is a documented one, or "unreachable"; `reason` says more about some. */
 export class Refusal extends Error {
-  /** @param {string} code @param {string} message */
-  constructor(code, message) {
-    super(message);
+  /** @param {string} code @param {string} [reason] */
+  constructor(code, reason = "") {
+    super(code);
     this.code = code;
+    this.reason = reason;
   }
 }
 
@@ -37,10 +38,10 @@ async function post(verb, body) {
     });
     told_ = await answer.json();
   } catch {
-    throw new Refusal("unreachable", "");
+    throw new Refusal("unreachable");
   }
   if (answer.ok) return told_;
-  throw new Refusal(answer.status >= 500 ? "unreachable" : String(told_.code), String(told_.message));
+  throw new Refusal(answer.status >= 500 ? "unreachable" : String(told_.code), String(told_.details?.reason ?? ""));
 }
 
 /** What accounts (CAIP-10) can pay with. @param {string[]} accounts @returns {Promise<Option[]>} */

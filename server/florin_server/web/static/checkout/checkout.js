@@ -2,8 +2,8 @@
 // time that is left. What else the page can do is loaded when it is wanted.
 
 /**
- * @typedef {{id: string, name: string, coin: string}} Chain
- * @typedef {{id: string, status: string, isFinal: boolean, expiresAt: number, now: number, pollInMs: number, appId: string, merchant: string, language: string, chains: Chain[]}} Told
+ * @typedef {{id: string, name: string, coin: string, coinName: string, node: string, explorer: string}} Chain
+ * @typedef {{id: string, status: string, isFinal: boolean, expiresAt: number, now: number, pollInMs: number, appId: string, merchant: string, waits: boolean, language: string, chains: Chain[]}} Told
  * @typedef {{status: string, isFinal: boolean, pollInMs?: number, expiresAt: number, confirmations?: {seen: number, needed: number}}} State
  */
 
@@ -31,6 +31,26 @@ const find = (id) => document.getElementById(id);
 export function note(text) {
   const place = find("note");
   if (place !== null && place.textContent !== text) place.textContent = text;
+}
+
+const SENT = `florin.sent.${told.id}`;
+
+/** Notes for later pages that a wallet of this browser signed or sent something. */
+export function noteSent() {
+  try {
+    sessionStorage.setItem(SENT, "1");
+  } catch {
+    // without a memory the server still knows what it was handed
+  }
+}
+
+/** True if a wallet of this browser signed or sent something for this payment. */
+export function hasSent() {
+  try {
+    return sessionStorage.getItem(SENT) !== null;
+  } catch {
+    return false;
+  }
 }
 
 // the server's clock counts, not the buyer's
@@ -196,6 +216,9 @@ if (over) {
   paying();
   ticking = setInterval(tick, 1000);
   tick();
+  // a stream that is cut counts as lost after seconds only; the browser knows at once
+  addEventListener("offline", () => connected(false));
+  addEventListener("online", () => void look());
   listen();
   if (status === "processing") ask();
   addEventListener("online", () => void look());

@@ -21,7 +21,20 @@ export class Trouble extends Error {
 }
 
 const ACCOUNTS_MAX = 5;
-const DECLINED = 4001;
+// EIP-1193, ethers, WalletConnect
+const DECLINED = ["4001", "ACTION_REJECTED", "5000"];
+// EIP-3326
+const UNKNOWN_CHAIN = ["4902"];
+// codes that say nothing, so that the text decides
+const VAGUE = ["", "-32603", "-32000"];
+const DECLINED_TEXT =
+  /\buser\b.{0,40}\b(rejected|denied|declined|cancell?ed|refused|disapproved)\b|\b(rejected|denied|declined|cancell?ed|refused)\b.{0,20}\bby (the )?user\b|^(the )?(request|signature|transaction|message)( request)? (was )?(rejected|declined|cancell?ed|denied)\.?$/i;
+const UNKNOWN_CHAIN_TEXT = /unrecogni[sz]ed chain|wallet_addEthereumChain/i;
+// wallets wrap errors of other programs, and few of them more than once
+const WRAPPERS_MAX = 4;
+// some wallets answer a switch before they have switched
+const SWITCH_MS = 10_000;
+const SWITCH_LOOK_MS = 250;
 const BALANCE_OF = "0x70a08231";
 
 /** Tells of each wallet once. @param {(wallet: Wallet) => void} found */
@@ -45,11 +58,35 @@ const texts = (value) => (Array.isArray(value) ? value.filter((one) => typeof on
 /** @param {unknown} value */
 const hex = (value) => (typeof value === "string" && /^0x[0-9a-f]{1,64}$/i.test(value) ? BigInt(value) : undefined);
 
+/** The id of a chain: hex as EIP-1193 says, or a number, as several wallets answer.
+ * @param {unknown} value */
+function chainNumber(value) {
+  if (typeof value === "bigint" || (typeof value === "number" && Number.isSafeInteger(value))) return BigInt(value);
+  return typeof value === "string" && /^[0-9]{1,20}$/.test(value) ? BigInt(value) : hex(value);
+}
+
+/** Returns whether an error, or one that it wraps, has one of the codes; or the text, where its
+ * code says nothing. @param {unknown} error @param {string[]} codes @param {RegExp} text */
+function says(error, codes, text) {
+  /** @type {any} */
+  let part = error;
+  for (let depth = 0; depth < WRAPPERS_MAX && part !== null && part !== undefined; depth += 1) {
+    const code = String(part.code ?? "");
+    if (codes.includes(code)) return true;
+    if (VAGUE.includes(code) && text.test(String(part.message ?? part).slice(0, 500))) return true;
+    part = part.data?.originalError ?? part.data?.cause ?? part.error ?? part.cause ?? part.info?.error;
+  }
+  return false;
+}
+
+/** True if an error means that the wallet's owner declined. @param {unknown} error */
+export const isDeclined = (error) => says(error, DECLINED, DECLINED_TEXT);
+
 /** @param {unknown} error */
 function troubleOf(error) {
   if (error instanceof Trouble) return error;
-  const { code, message } = /** @type {{code?: number, message?: string}} */ (error ?? {});
-  if (code === DECLINED) return new Trouble("declined");
+  const { message } = /** @type {{message?: string}} */ (error ?? {});
+  if (isDeclined(error)) return new Trouble("declined");
   return new Trouble("wallet_failed", { reason: String(message ?? error).slice(0, 200) });
 }
 
@@ -63,7 +100,59 @@ function wallet(name, icon, provider) {
       throw troubleOf(error);
     }
   };
-  const chainNow = async () => `eip155:${hex(await ask("eth_chainId")) ?? 0n}`;
+  const chainNow = async () => `eip155:${chainNumber(await ask("eth_chainId")) ?? 0n}`;
+
+  /** Waits until the wallet is on a chain, for a bounded time; false if it does not get there.
+   * @param {string} chain */
+  async function arrived(chain) {
+    const until = Date.now() + SWITCH_MS;
+    for (;;) {
+      if ((await chainNow()) === chain) return true;
+      if (Date.now() >= until) return false;
+      await new Promise((/** @type {(value?: unknown) => void} */ resolve) => {
+        const go = () => {
+          clearTimeout(timer);
+          provider.removeListener?.("chainChanged", go);
+          resolve();
+        };
+        const timer = setTimeout(go, SWITCH_LOOK_MS);
+        provider.on?.("chainChanged", go);
+      });
+    }
+  }
+
+  /** Has the wallet change to a chain, and learn of it first if need be.
+   * @param {string} chain @param {string} number */
+  async function change(chain, number) {
+    const told_ = told.chains.find((one) => one.id === chain);
+    const network = told_?.name ?? chain;
+    const chainId = `0x${BigInt(number).toString(16)}`;
+    const toChain = { method: "wallet_switchEthereumChain", params: [{ chainId }] };
+    const refused = (/** @type {unknown} */ error) =>
+      new Trouble(isDeclined(error) ? "declined" : "switch_network", { network });
+    try {
+      await provider.request(toChain);
+    } catch (error) {
+      if (!says(error, UNKNOWN_CHAIN, UNKNOWN_CHAIN_TEXT)) throw refused(error);
+      if (!told_?.node || !told_.coin) throw new Trouble("add_network", { network, number });
+      const added = {
+        chainId,
+        chainName: network,
+        nativeCurrency: { name: told_.coinName || told_.coin, symbol: told_.coin, decimals: 18 },
+        rpcUrls: [told_.node],
+        ...(told_.explorer ? { blockExplorerUrls: [told_.explorer] } : {}),
+      };
+      try {
+        await provider.request({ method: "wallet_addEthereumChain", params: [added] });
+        // to add it and to change to it are two questions for some wallets
+        if ((await chainNow()) !== chain) await provider.request(toChain);
+      } catch (failed) {
+        throw refused(failed);
+      }
+    }
+    if (!(await arrived(chain))) throw new Trouble("switch_network", { network });
+  }
+
   return {
     name,
     icon,
@@ -75,19 +164,7 @@ function wallet(name, icon, provider) {
     async ready(option) {
       const [namespace, number, address] = option.account.split(":");
       const chain = `${namespace}:${number}`;
-      if ((await chainNow()) !== chain) {
-        const network = told.chains.find((one) => one.id === chain)?.name ?? chain;
-        try {
-          await provider.request({
-            method: "wallet_switchEthereumChain",
-            params: [{ chainId: `0x${BigInt(number ?? 0).toString(16)}` }],
-          });
-        } catch (error) {
-          const { code } = /** @type {{code?: number}} */ (error ?? {});
-          throw new Trouble(code === DECLINED ? "declined" : "switch_network", { network });
-        }
-        if ((await chainNow()) !== chain) throw new Trouble("switch_network", { network });
-      }
+      if ((await chainNow()) !== chain) await change(chain, number ?? "0");
       const now = texts(await ask("eth_accounts")).map((one) => one.toLowerCase());
       if (!now.includes((address ?? "").toLowerCase())) throw new Trouble("account_changed");
     },

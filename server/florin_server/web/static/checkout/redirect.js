@@ -1,6 +1,6 @@
 // What happens when a payment is over: apps that show this page are told, and buyers go back.
 
-import { say, told } from "./checkout.js";
+import { hasSent, say, told } from "./checkout.js";
 
 const SECONDS = 3;
 const KEY = `florin.stay.${told.id}`;
@@ -36,6 +36,8 @@ function leave() {
   const count = document.getElementById("count");
   const stay = document.getElementById("stay");
   if (place === null || count === null || stay === null || !(link instanceof HTMLAnchorElement)) return;
+  // where the buyer's money may still be on its way, what the page says about it stays in sight
+  if (told.status !== "succeeded" && (told.waits || hasSent())) return;
   if (stays()) return;
   let left = SECONDS;
   const show = () => {

@@ -2,7 +2,7 @@
 // in. Whatever goes wrong leads to a step from which the buyer can go on.
 
 import * as api from "./api.js";
-import { apply, say, told } from "./checkout.js";
+import { apply, noteSent, say, told } from "./checkout.js";
 import * as evm from "./evm.js";
 import * as solana from "./solana.js";
 
@@ -15,8 +15,14 @@ const place = /** @type {HTMLElement} */ (document.getElementById("wallets"));
 const step = /** @type {HTMLElement} */ (document.getElementById("step"));
 /** @type {Wallet[]} */
 const found = [];
-// refusals that a buyer can do something about
+// the first and the longest time between two questions whether the form was sent
+const DETAILS_MS = 3000;
+const DETAILS_MS_MAX = 15_000;
+// the sentences for refusals; what the server says is for programs
 const REFUSALS = new Map([
+  ["ic_required", "details_missing"],
+  ["payment_not_found", "gone"],
+  ["invalid_state", "gone"],
   ["payment_expired", "too_late"],
   ["quote_expired", "price_over"],
   ["sanctioned_user", "blocked"],
@@ -27,6 +33,8 @@ const REFUSALS = new Map([
 /** @type {(() => void) | undefined} */
 let unwatch;
 let working = false;
+// counts what was shown: who waits knows by it that the buyer went elsewhere
+let steps = 0;
 
 /** @param {string} tag @param {string} text @param {string} [style] */
 function element(tag, text, style = "") {
@@ -46,6 +54,7 @@ function button(text, pressed, style = "") {
 
 /** @param {string} text @param {...HTMLElement} parts */
 function show(text, ...parts) {
+  steps += 1;
   step.textContent = text;
   const list = element("ul", "", "choices");
   list.append(...parts.map((part) => {
@@ -73,13 +82,18 @@ function amount(option, value = BigInt(option.amount.value)) {
   return `${number(value, decimals)} ${assetSymbol}`;
 }
 
-/** @param {unknown} error @param {boolean} [sent] */
-function reason(error, sent = false) {
+/** @param {Option} option */
+const onSolana = (option) => option.account.startsWith("solana:");
+
+/** @param {unknown} error @param {boolean} [sent] @param {Option} [option] what the wallet signed for */
+function reason(error, sent = false, option) {
   if (error instanceof evm.Trouble) return say(error.key, error.values);
   if (error instanceof api.Refusal) {
+    // a transaction lapsed there, whatever became of the price
+    if (error.code === "quote_expired" && option !== undefined && onSolana(option)) return say("lapsed");
     // what a wallet has sent by itself is not undone by a refusal
     if (sent && error.code !== "unreachable") return say("sent_unclear");
-    return say(REFUSALS.get(error.code) ?? "refused", { reason: error.message });
+    return say(REFUSALS.get(error.reason) ?? REFUSALS.get(error.code) ?? "refused");
   }
   return say("wallet_failed", { reason: String(error).slice(0, 200) });
 }
@@ -171,30 +185,82 @@ async function pay(wallet, option) {
   await carryOut(wallet, option);
 }
 
-/** @param {Wallet} wallet @param {Option} option @param {string} url */
+/** Shows the way to the form, and goes on by itself once the form was sent.
+ * @param {Wallet} wallet @param {Option} option @param {string} url */
 function details(wallet, option, url) {
-  const form = /** @type {HTMLAnchorElement} */ (element("a", say("details_open"), "button"));
+  const form = /** @type {HTMLAnchorElement} */ (element("a", say("details_open"), "button main-action"));
   form.href = url;
   form.target = "_blank";
   form.rel = "noopener noreferrer";
-  show(say("details", { merchant: told.merchant }), form, button(say("details_done"), () => void carryOut(wallet, option), "main-action"), other());
+  form.addEventListener("click", () => {
+    step.textContent = say("details_wait");
+  });
+  show(say("details", { merchant: told.merchant }), form, button(say("details_done"), () => void look(true)), other());
+  const mine = steps;
+  let asking = false;
+  let wait = DETAILS_MS;
+
+  /** Asks whether the form was sent. @param {boolean} pressed */
+  async function look(pressed) {
+    if (asking || steps !== mine) return;
+    asking = true;
+    try {
+      const options = await api.options([option.account]);
+      if (steps !== mine) return;
+      const fresh = options.find((one) => one.amount.unit === option.amount.unit);
+      if (fresh === undefined || fresh.collectData !== null) {
+        if (pressed) step.textContent = say("details_missing");
+      } else if (fresh.amount.value === option.amount.value) {
+        await carryOut(wallet, fresh);
+      } else {
+        await connect(wallet, say("price_over"));
+      }
+    } catch (error) {
+      if (pressed && steps === mine) step.textContent = reason(error);
+    } finally {
+      asking = false;
+    }
+  }
+
+  function back() {
+    if (steps !== mine) document.removeEventListener("visibilitychange", back);
+    else if (!document.hidden) void look(false);
+  }
+
+  async function waiting() {
+    if (steps !== mine) return;
+    // nobody looks at a hidden page, and a wallet is not to ask behind another tab
+    if (!document.hidden) await look(false);
+    wait = Math.min(wait * 1.25, DETAILS_MS_MAX);
+    setTimeout(waiting, wait);
+  }
+
+  document.addEventListener("visibilitychange", back);
+  setTimeout(waiting, wait);
 }
 
 /** @param {Wallet} wallet @param {Option} option */
 async function carryOut(wallet, option) {
   working = true;
-  show(say("answer", { wallet: wallet.name || say("unnamed") }));
+  const asked = say("answer", { wallet: wallet.name || say("unnamed") });
+  show(onSolana(option) ? `${asked} ${say("soon")}` : asked);
   /** @type {string[]} */
   const outputs = [];
   let sent = false;
+  let sends = false;
   try {
     for (const action of await api.actions(option)) {
       await wallet.ready(option);
+      sends = action.data.method === "eth_sendTransaction";
       outputs.push(await wallet.run(action));
-      sent ||= action.data.method === "eth_sendTransaction";
+      noteSent();
+      sent ||= sends;
+      sends = false;
     }
   } catch (error) {
     working = false;
+    // a wallet that fails while it sends may have sent
+    if (sends && !(error instanceof evm.Trouble)) noteSent();
     const approved = sent ? ` ${say("approved")}` : "";
     show(reason(error) + approved, button(say("again"), () => void connect(wallet), "main-action"), other());
     return;
@@ -217,7 +283,7 @@ async function handIn(wallet, option, outputs, sent) {
     const again = lost || sent
       ? button(say("again"), () => void handIn(wallet, option, outputs, sent), "main-action")
       : button(say("again"), () => void connect(wallet), "main-action");
-    show(reason(error, sent), again, ...(sent ? [] : [other()]));
+    show(reason(error, sent, option), again, ...(sent ? [] : [other()]));
   }
 }
 

@@ -1,0 +1,85 @@
+"""Transactions of type 0x7e, unsigned and unpaid, with which OP chains begin each block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import orjson
+import rlp
+from eth_hash.auto import keccak
+
+from florin_server.devnet.evm.history import Block, Mined
+from florin_server.devnet.evm.views import EMPTY_BLOOM, hexed
+
+SYSTEM_GAS: Final = 46_000  # about what the attributes of the chain below take on OP chains
+
+_SYSTEM_TYPE: Final = 0x7E
+_DEPOSITOR: Final = bytes.fromhex("deaddeaddeaddeaddeaddeaddeaddeaddead0001")
+_ATTRIBUTES: Final = bytes.fromhex("4200000000000000000000000000000000000015")
+
+
+def system_hashes(count: int, number: int, parent: bytes) -> list[bytes]:
+    """Return the hashes of so many system transactions of a block."""
+    return [
+        keccak(bytes([_SYSTEM_TYPE]) + rlp.encode(list(_fields(number, parent, position))))
+        for position in range(count)
+    ]
+
+
+def system_transactions(count: int, block: Block, chain_id: int) -> Iterator[Mined]:
+    """Yield the first transactions of a sealed block; none of them has raw bytes."""
+    for position, tx_hash in enumerate(system_hashes(count, block.number, block.parent)):
+        place = {
+            "blockHash": hexed(block.hash),
+            "blockNumber": hex(block.number),
+            "transactionIndex": hex(position),
+            "from": hexed(_DEPOSITOR),
+            "to": hexed(_ATTRIBUTES),
+            "type": hex(_SYSTEM_TYPE),
+        }
+        body = _body_view(block, chain_id, position, tx_hash)
+        receipt = _receipt_view(block, position, tx_hash)
+        yield Mined(tx_hash, b"", orjson.dumps(place | body), orjson.dumps(place | receipt))
+
+
+def _fields(number: int, parent: bytes, position: int) -> tuple[bytes, ...]:
+    """Return source hash, sender, receiver and data, as they enter the hash."""
+    source = keccak(parent + number.to_bytes(8, "big") + bytes([position]))
+    data = keccak(b"setL1BlockValuesIsthmus()")[:4] + number.to_bytes(32, "big")
+    return source, _DEPOSITOR, _ATTRIBUTES, data
+
+
+def _body_view(block: Block, chain_id: int, position: int, tx_hash: bytes) -> dict[str, Any]:
+    source, _, _, data = _fields(block.number, block.parent, position)
+    zero = "0x0"
+    return {
+        "hash": hexed(tx_hash),
+        "sourceHash": hexed(source),
+        "mint": zero,
+        "value": zero,
+        "gas": hex(1_000_000),
+        "gasPrice": zero,
+        "isSystemTx": False,
+        "input": hexed(data),
+        "nonce": hex(block.number),
+        "chainId": hex(chain_id),
+        "r": zero,
+        "s": zero,
+        "v": zero,
+    }
+
+
+def _receipt_view(block: Block, position: int, tx_hash: bytes) -> dict[str, Any]:
+    return {
+        "transactionHash": hexed(tx_hash),
+        "contractAddress": None,
+        "status": "0x1",
+        "gasUsed": hex(SYSTEM_GAS),
+        "cumulativeGasUsed": hex((position + 1) * SYSTEM_GAS),
+        "effectiveGasPrice": "0x0",
+        "depositNonce": hex(block.number),
+        "depositReceiptVersion": "0x1",
+        "logsBloom": EMPTY_BLOOM,
+        "logs": [],
+    }

@@ -1,0 +1,65 @@
+"""The pace of a chain: what was measured, what is usual there, and when the two are far apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+_HOUR_US: Final = 3_600_000_000
+# what is usual follows what is measured by so much an hour: a chain that slowly changes is no news
+_FOLLOWED_AN_HOUR: Final = 0.02
+_UNSEEN_MAX_US: Final = 600_000_000  # time without a look counts as no more than this
+# half or double is a change; it is over within two thirds and one and a half
+_CHANGED: Final = 2.0
+_SAME: Final = 1.5
+_LOOKS: Final = 10  # in a row, until a change is reported: a halt of the chain is none
+_USUAL_AFTER_US: Final = 24 * _HOUR_US  # then a new pace is the usual one
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPace:
+    """Seconds between the blocks of a chain: measured last, at `at_us`, and usual there.
+
+    `changed_us` is when a row of looks began that found the pace half, double or farther from the
+    usual one, None without such a row; `looks` counts them. Times are µs since 1970.
+    """
+
+    measured_s: float
+    usual_s: float
+    at_us: int
+    changed_us: int | None = None
+    looks: int = 0
+
+    @property
+    def is_changed(self) -> bool:
+        """Return whether the pace has been half or double of the usual one for ten looks."""
+        return self.changed_us is not None and self.looks >= _LOOKS
+
+
+def follow_pace(known: ChainPace | None, measured_s: float, now_us: int) -> ChainPace:
+    """Return the pace of a chain after one more look; looks are a minute or more apart.
+
+    The usual pace follows a measured one by at most 2 percent an hour. One that is half or double
+    for 24 hours and ten looks becomes the usual one.
+    """
+    if known is None:
+        return ChainPace(measured_s, measured_s, now_us)
+    ratio = measured_s / known.usual_s
+    bound = _CHANGED if known.changed_us is None else _SAME
+    if 1 / bound < ratio < bound:
+        passed_us = min(max(0, now_us - known.at_us), _UNSEEN_MAX_US)
+        step = 1 + _FOLLOWED_AN_HOUR * passed_us / _HOUR_US
+        usual_s = known.usual_s * min(max(ratio, 1 / step), step)
+        return ChainPace(measured_s, usual_s, now_us)
+    since_us = now_us if known.changed_us is None else known.changed_us
+    found = replace(
+        known, measured_s=measured_s, at_us=now_us, changed_us=since_us, looks=known.looks + 1
+    )
+    if found.is_changed and now_us - since_us >= _USUAL_AFTER_US:
+        return ChainPace(measured_s, measured_s, now_us)
+    return found
+
+
+def format_pace(block_s: float) -> str:
+    """Return seconds between blocks as people read them, in two digits."""
+    return f"{block_s:.0f} s" if block_s >= 10 else f"{block_s:.2g} s"

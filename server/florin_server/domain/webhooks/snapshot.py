@@ -1,0 +1,150 @@
+"""A payment as it was at each of its events, which have one order.
+
+The places of a payment's own events are its versions, from 0. No event changes the status of a
+payment that ended, so events of its settlement and of its refunds follow its last version, in the
+order in which they were committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from florin_server.domain.money import Amount
+from florin_server.domain.payments.payment import Option, Payment, Refund, RefundStatus, Status
+
+_BASIS_POINTS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentSettlement:
+    """The merchant has received the money of a payment: `value` of `unit`, by `tx_id`."""
+
+    at_us: int
+    tx_id: str | None
+    unit: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentEvent:
+    """One event of a payment: its place, and the type that it is sent as, None if it is not sent.
+
+    `status` is the payment's own after it. A refund is as it was then. `simulated` is what the
+    payment would pay, where no buyer committed to anything.
+    """
+
+    place: int
+    at_us: int
+    event_type: str | None
+    status: Status
+    refund: Refund | None = None
+    settlement: PaymentSettlement | None = None
+    simulated: Amount | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FeeTerms:
+    """A fee in minor units of an option's asset: `base`, and `basis_points` rounded up."""
+
+    base: int
+    basis_points: int
+    total: int
+
+    @property
+    def percent(self) -> int:
+        """Return what the share comes to."""
+        return self.total - self.base
+
+    @property
+    def fraction(self) -> tuple[int, int]:
+        """Return the share as numerator and denominator."""
+        return self.basis_points, _BASIS_POINTS
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentSnapshot:
+    """A payment as it was when an event happened, at `at_us`.
+
+    `payment` is the row of today: what else is here says how much of it was known then. Times are
+    None for what had not happened.
+    """
+
+    payment: Payment
+    event_type: str
+    place: int
+    at_us: int
+    status: Status
+    processing_at_us: int | None
+    option_amount: Amount | None
+    fee: FeeTerms | None
+    ended_at_us: int | None
+    settlement: PaymentSettlement | None
+    refunds: tuple[Refund, ...]
+
+    @property
+    def net_value(self) -> int:
+        """Return what the merchant is expected to receive, in minor units of the option's asset."""
+        gross = self.option_amount.value if self.option_amount else 0
+        return gross - (self.fee.total if self.fee else 0)
+
+
+def fee_terms(option: Option | None) -> FeeTerms | None:
+    """Return how an option's fee was computed; None if it has none."""
+    if option is None or not option.fee:
+        return None
+    # a fee is never more than what is paid
+    return FeeTerms(min(option.fee_fixed, option.fee), option.fee_basis_points, option.fee)
+
+
+def snapshot_at(
+    payment: Payment, option: Option | None, events: Sequence[PaymentEvent], event: PaymentEvent
+) -> PaymentSnapshot:
+    """Return the payment as it was at one of its events; ValueError for one that is not sent.
+
+    `events` are all events of the payment, in order.
+    """
+    if event.event_type is None:
+        raise ValueError(f"event {event.place} of {payment.id} is not sent")
+    before = [known for known in events if known.place <= event.place]
+    refunds = {known.refund.id: known.refund for known in before if known.refund is not None}
+    processing = _first(before, Status.PROCESSING)
+    if processing is None:
+        # one whose outcome was simulated succeeds at once
+        processing = _first(before, Status.SUCCEEDED)
+    settlements = [known.settlement for known in before if known.settlement is not None]
+    return PaymentSnapshot(
+        payment=payment,
+        event_type=event.event_type,
+        place=event.place,
+        at_us=event.at_us,
+        status=event.status,
+        processing_at_us=processing,
+        option_amount=_amount(payment, before),
+        fee=fee_terms(option),
+        ended_at_us=_first(before, event.status) if event.status.is_final else None,
+        settlement=settlements[-1] if settlements else None,
+        refunds=tuple(refunds.values()),
+    )
+
+
+def refund_as_of(
+    refund: Refund, version: int, status: RefundStatus, at_us: int, tx_id: str | None
+) -> Refund:
+    """Return the refund as it was when its change to a version was committed."""
+    over = status in {RefundStatus.SUCCEEDED, RefundStatus.FAILED}
+    done_us = at_us if over else None
+    return replace(refund, version=version, status=status, tx_id=tx_id, completed_at_us=done_us)
+
+
+def _amount(payment: Payment, events: Sequence[PaymentEvent]) -> Amount | None:
+    """Return what a payment pays, or would have paid."""
+    if payment.option_unit is not None and payment.option_value is not None:
+        return Amount(payment.option_unit, payment.option_value)
+    return next((event.simulated for event in events if event.simulated is not None), None)
+
+
+def _first(events: Sequence[PaymentEvent], status: Status) -> int | None:
+    """Return when a status was reached first."""
+    return next((event.at_us for event in events if event.status is status), None)

@@ -1,0 +1,1 @@
+"""Items that workers set aside, and what the operator does with them."""

@@ -1,0 +1,85 @@
+"""Webhooks in the format 2026-05-18: payments that their merchants received the money of."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "v0023"
+down_revision = "v0022"
+branch_labels = None
+depends_on = None
+
+# What went to the merchant in the paying transaction. Nobody is sent what was before, and events
+# of refunds keep their places.
+_KNOWN = """
+INSERT INTO payment_settled
+    (payment_id, at_us, tx_id, unit, value, after_refunds, partner_id, live)
+SELECT payment.id, payment.updated_at_us, payment.tx_id, payment.option_unit,
+    payment.settled_value,
+    coalesce((SELECT max(refund_event.version) FROM refund_event
+              WHERE refund_event.payment_id = payment.id), 0),
+    payment.partner_id, payment.live
+FROM payment
+WHERE payment.status = 'succeeded' AND payment.settled_value IS NOT NULL
+    AND payment.option_unit IS NOT NULL
+"""
+_FORMAT = "UPDATE webhook_endpoint SET version = '2026-05-18'"
+_API = (
+    "UPDATE webhook_endpoint SET version = (SELECT partner.version_pin FROM partner"
+    " WHERE partner.id = webhook_endpoint.partner_id)"
+)
+
+
+def upgrade() -> None:
+    """Adds the tables."""
+    op.create_table(
+        "payment_settled",
+        _text("payment_id"),
+        _number("at_us"),
+        _text("tx_id", nullable=True),
+        _text("unit"),
+        _amount("value"),
+        _number("after_refunds"),
+        _text("partner_id"),
+        sa.Column("live", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("payment_id", name=op.f("pk_payment_settled")),
+        sqlite_with_rowid=False,
+    )
+    op.create_index(
+        "ix_payment_settled_partner",
+        "payment_settled",
+        ["partner_id", "live", "at_us", "payment_id"],
+    )
+    op.create_table(
+        "covering_payout",
+        _number("at_us"),
+        *(_text(name) for name in ("payout_id", "merchant_id", "asset")),
+        _amount("value"),
+        _text("tx_id", nullable=True),
+        sa.PrimaryKeyConstraint("at_us", "payout_id", name=op.f("pk_covering_payout")),
+        sqlite_with_rowid=False,
+    )
+    op.execute(_KNOWN)
+    op.execute(_FORMAT)
+
+
+def downgrade() -> None:
+    """Takes them away."""
+    op.execute(_API)
+    op.drop_table("covering_payout")
+    op.drop_index("ix_payment_settled_partner", "payment_settled")
+    op.drop_table("payment_settled")
+
+
+def _text(name: str, *, nullable: bool = False) -> sa.Column[str]:
+    return sa.Column(name, sa.Text(), nullable=nullable)
+
+
+def _number(name: str) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger(), autoincrement=False, nullable=False)
+
+
+def _amount(name: str) -> sa.Column[str]:
+    kept = sa.Text().with_variant(sa.Numeric(78, 0), "postgresql")
+    return sa.Column(name, kept, nullable=False)

@@ -1,0 +1,207 @@
+"""Payments that final payouts settle: what a treasury owes a merchant is paid out in sums.
+
+A final payout of a balance settles the oldest payments that it covers. How far that is follows from
+the books alone: what is owed for payments that are not settled, less what the merchant is still
+owed. So it can be computed again after a crash or a reorganization, and no amount is used twice.
+What goes back to buyers counts as received: the merchant is charged for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import BigInteger, Select, Text, and_, delete, exists, func, or_, select, text
+
+from florin_server.domain.ledger import accounts, journals
+from florin_server.domain.payouts.payout import Payout, PayoutKind
+from florin_server.store.engine.columns import U256
+from florin_server.store.engine.query import (
+    Op,
+    Row,
+    Statement,
+    any_of,
+    exact_sum,
+    insert,
+    operation,
+    param,
+)
+from florin_server.store.tables.payouts import OWED
+from florin_server.store.tables.tables import (
+    covering_payout,
+    ledger_journal,
+    ledger_transfer,
+    payment,
+    payment_settled,
+    payout,
+    refund_event,
+)
+from florin_server.store.webhooks import outbox
+
+# payments that one transaction marks
+PAGE = 200
+_COVERING = covering_payout.c
+_COLUMNS = [column.name for column in payment_settled.c]
+_ADD = Statement(insert(covering_payout).on_conflict_do_nothing())
+# the oldest is taken by one process, and others wait for it
+_NEXT = Statement(
+    select(covering_payout)
+    .order_by(_COVERING.at_us, _COVERING.payout_id)
+    .limit(1)
+    .with_for_update()
+)
+_ANY = Statement(select(_COVERING.payout_id).limit(1))
+_DONE = Statement(
+    delete(covering_payout).where(
+        _COVERING.at_us == param("at_us"), _COVERING.payout_id == param("payout")
+    )
+)
+_reversal = ledger_journal.alias("reversal")
+_unsettled = (
+    ledger_transfer.c.credit == param("account"),
+    ledger_transfer.c.asset == param("asset"),
+    ledger_journal.c.type == journals.Kind.SETTLE,
+    ledger_journal.c.payment_id.is_not(None),
+    ~exists().where(
+        _reversal.c.idem_key == journals.prefix(journals.Kind.REVERSE) + ledger_journal.c.idem_key
+    ),
+    ~exists().where(payment_settled.c.payment_id == ledger_journal.c.payment_id),
+)
+
+
+def _of_account(side: str) -> Select[Row]:
+    return select(exact_sum(ledger_transfer.c.amount)).where(
+        ledger_transfer.c[side] == param("account"), ledger_transfer.c.asset == param("asset")
+    )
+
+
+# one statement, so that all sums are of the same moment
+_SUMS = Statement(
+    select(
+        select(exact_sum(ledger_transfer.c.amount))
+        .join_from(
+            ledger_transfer,
+            ledger_journal,
+            ledger_journal.c.idem_key == ledger_transfer.c.idem_key,
+        )
+        .where(*_unsettled)
+        .scalar_subquery(),
+        _of_account("credit").scalar_subquery(),
+        _of_account("debit").scalar_subquery(),
+        select(exact_sum(payout.c.value))
+        .where(
+            text(OWED),
+            payout.c.merchant_id == param("merchant"),
+            payout.c.asset == param("asset"),
+            payout.c.kind != PayoutKind.BALANCE,
+            payout.c.held_id.is_(None),
+        )
+        .scalar_subquery(),
+        select(exact_sum(_COVERING.value))
+        .where(
+            _COVERING.merchant_id == param("merchant"),
+            _COVERING.asset == param("asset"),
+            or_(
+                _COVERING.at_us > param("at_us"),
+                and_(_COVERING.at_us == param("at_us"), _COVERING.payout_id > param("payout")),
+            ),
+        )
+        .scalar_subquery(),
+    )
+)
+_OLDEST = Statement(
+    select(ledger_journal.c.payment_id, ledger_transfer.c.amount)
+    .join_from(
+        ledger_transfer, ledger_journal, ledger_journal.c.idem_key == ledger_transfer.c.idem_key
+    )
+    .where(*_unsettled)
+    .order_by(ledger_journal.c.at_us, ledger_journal.c.payment_id)
+    .limit(param("limit"))
+)
+# whatever else adds an event to a payment that ended locks it too
+_LOCK = Statement(
+    select(payment.c.id).where(any_of(payment.c.id, "ids")).order_by(payment.c.id).with_for_update()
+)
+_refunds = (
+    select(func.coalesce(func.max(refund_event.c.version), 0))
+    .where(refund_event.c.payment_id == payment.c.id)
+    .correlate(payment)
+    .scalar_subquery()
+)
+_COVERED = Statement(
+    insert(payment_settled)
+    .from_select(
+        _COLUMNS,
+        select(
+            payment.c.id,
+            param("now_us", BigInteger),
+            param("tx", Text),
+            param("unit", Text),
+            param("amount", U256),
+            _refunds,
+            payment.c.partner_id,
+            payment.c.live,
+        ).where(payment.c.id == param("payment_id")),
+    )
+    .on_conflict_do_nothing()
+)
+
+
+@operation
+def add_payout(paid: Payout, tx_id: str | None, now_us: int) -> Op[None]:
+    """Part of an operation: have a final payout of a balance settle what it covers."""
+    yield _ADD(
+        at_us=now_us,
+        payout_id=paid.id,
+        merchant_id=paid.merchant_id,
+        asset=paid.asset,
+        value=paid.value,
+        tx_id=tx_id,
+    )
+
+
+@operation
+def has_payouts() -> Op[bool]:
+    """Return whether a final payout waits to settle payments."""
+    return bool((yield _ANY()))
+
+
+@operation
+def settle_covered() -> Op[int | None]:
+    """Mark one page of payments that the oldest such payout covers; None if there is none.
+
+    Return how many were marked. The payout is done once it covers no more.
+    """
+    rows = yield _NEXT()
+    if not rows:
+        return None
+    ((at_us, payout_id, merchant_id, asset, _, tx_id),) = rows
+    books = {"account": accounts.merchant(merchant_id), "asset": asset}
+    key = {"at_us": at_us, "payout": payout_id}
+    ((unsettled, came, left, goes_back, later),) = yield _SUMS(**books, **key, merchant=merchant_id)
+    # what goes back to buyers is not the merchant's, and later payouts cover on their own account
+    owed = (came or 0) - (left or 0) - (goes_back or 0) + (later or 0)
+    covered = (unsettled or 0) - owed
+    oldest = yield _OLDEST(**books, limit=PAGE)
+    marked: list[tuple[str, int]] = []
+    for payment_id, value in oldest:
+        if value > covered:
+            break
+        covered -= value
+        marked.append((payment_id, value))
+    if marked:
+        yield from _mark(marked, f"caip19/{asset}", tx_id, at_us)
+    if len(marked) < PAGE:
+        yield _DONE(**key)
+    return len(marked)
+
+
+def _mark(covered: Sequence[tuple[str, int]], unit: str, tx_id: str | None, at_us: int) -> Op[None]:
+    ids = [payment_id for payment_id, _ in covered]
+    yield _LOCK(ids=ids)
+    yield _COVERED.many(
+        [
+            {"payment_id": payment_id, "amount": value, "unit": unit, "tx": tx_id, "now_us": at_us}
+            for payment_id, value in covered
+        ]
+    )
+    yield from outbox.tell_settled(ids)

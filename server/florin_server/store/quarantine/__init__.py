@@ -1,0 +1,1 @@
+"""Items that were set aside."""

@@ -1,0 +1,19 @@
+"""A standby that lagged takes over, and nobody is paid twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.lagged_failover import fail_over
+from tests.support import postgres
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+    ),
+]
+
+
+async def test_nothing_is_paid_twice_after_a_failover_to_a_standby_that_lagged(tmp_path):
+    assert await fail_over(tmp_path / "home", 1)

@@ -1,0 +1,179 @@
+"""A store that lost what was paid out, as after a failover to a standby that lagged.
+
+The chain still has it, so each test ends by counting the transfers there.
+"""
+
+from __future__ import annotations
+
+import pytest
+from florin_server.domain.payouts.payout import PayoutStatus
+from florin_server.rails.evm.known_contracts import DEPLOYER
+from florin_server.store.operator import executors
+from florin_server.workers.settlement.key_nonces import recover
+
+from tests.support.evm_lab import CHAIN, MERCHANT, RELAYER, TOKEN, account_of
+from tests.support.payout_lab import BUYER, TREASURY, TREASURY_KEY, office
+from tests.support.payout_steps import COIN
+
+OTHER = "mrch_other"
+GWEI = 10**9
+
+
+@pytest.fixture
+async def desk(tmp_path):
+    async with office(tmp_path) as running:
+        yield running
+
+
+@pytest.mark.parametrize("asset", [TOKEN, COIN])
+async def test_what_a_lost_transaction_paid_is_adopted_and_not_paid_again(desk, asset):
+    await desk.done(await desk.asked(10, asset=asset))
+    payout = await desk.asked(150, asset=asset)
+    await desk.remember()
+    paid = await desk.done(payout)
+    await desk.forget()
+    # it is followed to its end as it was sent, and paying out waits for the operator
+    assert f"{CHAIN} has a transaction of {TREASURY.address}" in desk.behind()
+    again = await desk.done(payout)
+    assert again.tx_id == paid.tx_id
+    assert (await desk.refund(payout)).status == "succeeded"
+    later = await desk.asked(7, asset=asset)
+    await desk.turn(2)
+    assert (await desk.now(later)).status is PayoutStatus.WAITING
+    await desk.resume()
+    await desk.done(later)
+    assert desk.behind() == ""
+    held = int(await desk.lab.control.call("eth_getBalance", BUYER, "latest"), 16)
+    assert (held if asset == COIN else await desk.lab.balance(BUYER)) == 167
+
+
+async def test_a_transfer_that_several_merchants_wait_for_is_left_to_the_operator(desk):
+    await desk.done(await desk.asked(10))
+    ours, theirs = await desk.asked(150), await desk.asked(150, merchant_id=OTHER)
+    await desk.remember()
+    await desk.done(ours)
+    await desk.forget()
+    await desk.turn(3)
+    for one in (ours, theirs):
+        assert (await desk.now(one)).status is PayoutStatus.WAITING
+    assert desk.behind()
+
+
+async def test_payouts_that_were_lost_as_a_whole_pause_the_others(desk):
+    await desk.done(await desk.asked(10))
+    await desk.remember()
+    await desk.done(await desk.asked(150))
+    await desk.done(await desk.asked(151))
+    await desk.forget()
+    assert "has 2 transactions of" in desk.behind()
+    later = await desk.asked(7)
+    await desk.restart()
+    await desk.turn(2)
+    # a restart settles nothing
+    assert (await desk.now(later)).status is PayoutStatus.WAITING
+    assert "has 2 transactions of" in desk.behind()
+    await desk.resume()
+    await desk.done(later)
+    await desk.restart()
+    assert desk.behind() == ""
+
+
+async def test_a_lost_transaction_that_waits_for_its_block_is_noticed(desk):
+    await desk.done(await desk.asked(10))
+    payout = await desk.asked(150)
+    await desk.lab.pause()
+    await desk.remember()
+    await desk.turn()
+    assert len(await desk.transactions()) == 1
+    await desk.forget()
+    assert desk.behind()
+    await desk.lab.mine(3)
+    await desk.turn(2)
+    assert (await desk.now(payout)).status is PayoutStatus.WAITING
+    assert await desk.transfers() == [10, 150]
+
+
+async def test_a_lost_transaction_that_comes_back_before_the_new_one_is_adopted(desk):
+    await desk.done(await desk.asked(10))
+    payout = await desk.asked(150)
+    await desk.lab.pause()
+    await desk.remember()
+    await desk.turn()
+    (lost,) = await desk.transactions()
+    await desk.fault(kind="evict", transactions=[lost.hash])
+    await desk.fault(kind="baseFee", wei=hex(3 * GWEI))
+    await desk.lab.mine()
+    await desk.forget()
+    # no node knew of it, and so the payout was sent again with its nonce
+    await desk.turn()
+    (sent,) = await desk.transactions()
+    assert (sent.nonce, sent.item_ids) == (lost.nonce, lost.item_ids)
+    assert sent.hash != lost.hash
+    assert desk.behind() == ""
+    await desk.fault(kind="evict", transactions=[sent.hash])
+    await desk.fault(kind="baseFee", wei=hex(GWEI))
+    await desk.lab.control.call("eth_sendRawTransaction", "0x" + lost.raw.hex())
+    await desk.lab.mine(3)
+    desk.lab.clock.advance(11)
+    await desk.turn(2)
+    assert f"has nonce {lost.nonce}" in desk.behind()
+    assert (await desk.done(payout)).tx_id == lost.hash
+    assert await desk.transfers() == [10, 150]
+
+
+async def test_transactions_of_a_relayer_that_the_store_lost_pause_payouts(desk):
+    await recover(desk.app, desk.lab.rail, RELAYER.address, [], None)
+    await recover(desk.app, desk.lab.rail, RELAYER.address, [], None)
+    assert await desk.store.read(executors.pauses()) == {}
+    await desk.lab.send(key=b"\x52" * 32, to=MERCHANT, value=1)
+    await recover(desk.app, desk.lab.rail, RELAYER.address, [], None)
+    assert list(await desk.store.read(executors.pauses())) == [account_of(TREASURY.address)]
+
+
+async def test_what_chain_deploy_sends_with_the_key_of_a_treasury_is_no_loss(desk):
+    await desk.done(await desk.asked(10))
+    for while_it_runs in (False, True):
+        if while_it_runs:
+            await desk.lab.pause()
+            payout = await desk.asked(150)
+            await desk.turn()
+            (sent,) = await desk.transactions()
+            await desk.fault(kind="evict", transactions=[sent.hash])
+            await desk.fault(kind="mining", paused=False)
+        await desk.lab.send(key=TREASURY_KEY, to=DEPLOYER)
+        if not while_it_runs:
+            await desk.restart()
+            payout = await desk.asked(150)
+        await desk.lab.mine(3)
+        desk.lab.clock.advance(11)
+        await desk.turn(2)
+        await desk.done(payout)
+        assert desk.behind() == ""
+    assert await desk.transfers() == [10, 150, 150]
+
+
+async def test_a_database_of_another_timeline_pauses_payouts_once(desk):
+    account, now_us = desk.worker.sender.account, desk.lab.clock.now_us()
+
+    async def look(identity: str) -> str:
+        return await desk.store.write(executors.check_database([account], now_us, identity))
+
+    await look("system 1, timeline 1")
+    await desk.resume()
+    assert await look("system 1, timeline 1") == ""
+    assert await look("system 1, timeline 2") == (
+        "the database changed from system 1, timeline 1 to system 1, timeline 2"
+    )
+    assert await look("system 1, timeline 2") == ""
+    assert list(await desk.store.read(executors.pauses())) == [account]
+
+
+async def test_nothing_is_sent_with_a_key_that_was_paused_a_moment_ago(desk):
+    payout = await desk.asked(150)
+    account = desk.worker.sender.account
+    await desk.store.write(executors.pause(account, desk.lab.clock.now_us()))
+    # this process has not heard of it yet
+    assert not desk.worker.sender.paused
+    await desk.turn(2)
+    assert await desk.transfers() == []
+    assert (await desk.now(payout)).status is PayoutStatus.WAITING

@@ -1,0 +1,71 @@
+"""What merchants may owe for refunds: each, those of one partner together, and all."""
+
+from __future__ import annotations
+
+import pytest
+from florin_server.config import Settings
+from florin_server.domain.payments.payment import Merchant
+from florin_server.domain.payouts.payout import PayoutKind
+from florin_server.store.accounts import merchants
+from florin_server.store.ledger import ledger
+from florin_server.store.payouts import payouts
+from pydantic import ValidationError
+
+from tests.support.evm_lab import TOKEN
+from tests.support.payout_lab import SHOP, office
+from tests.support.payout_steps import waits
+
+
+async def test_a_merchant_may_owe_for_refunds_what_the_operator_lets_it(tmp_path):
+    async with office(tmp_path, refund_credit={TOKEN: 100}) as desk:
+        first, second = await desk.asked(60, live=True), await desk.asked(60, live=True)
+        await desk.done(first)
+        assert "lack 20 minor units" in await waits(desk, second)
+        balance = await desk.asked(1, id="pout_1", kind=PayoutKind.BALANCE, live=True)
+        await desk.turn()
+        # credit is for refunds alone
+        assert "lack 61 minor units" in await waits(desk, balance)
+        assert await desk.store.read(ledger.balance(f"merchant:{SHOP}", TOKEN)) == 60
+        assert await desk.store.read(ledger.check()) == []
+
+
+async def test_merchants_of_one_partner_share_its_refund_credit(tmp_path):
+    """A partner creates merchants freely: four of them owe no more than one may."""
+    credit = {"partner": 100, "merchant": 60, "total": 130}
+    async with office(tmp_path, refund_credit={TOKEN: credit}) as desk:
+        for number, partner in enumerate(("prtn_one", "prtn_one", "prtn_one", "prtn_two")):
+            name = f"mrch_{number}"
+            shop = Merchant(name, partner, "Shop", "a@b.example", None, "active", True, 0)
+            await desk.store.write(merchants.create(shop))
+        refused = await desk.asked(61, live=True, merchant_id="mrch_0")
+        await desk.turn()
+        assert "merchant's balance and credit lack 1 minor units" in await waits(desk, refused)
+        await desk.store.write(payouts.refuse(refused.id, 0))
+        first = await desk.asked(60, live=True, merchant_id="mrch_0")
+        await desk.turn()
+        second = await desk.asked(60, live=True, merchant_id="mrch_1")
+        await desk.turn()
+        assert "partner's merchants lack 20 minor units" in await waits(desk, second)
+        await desk.done(first)
+        desk.lab.clock.advance(61)
+        await desk.turn(2)
+        assert "partner's merchants lack 20 minor units" in await waits(desk, second)
+        third = await desk.asked(40, live=True, merchant_id="mrch_2")
+        await desk.done(third)
+        other = await desk.asked(31, live=True, merchant_id="mrch_3")
+        await desk.turn()
+        assert "credit of all partners lack 1 minor units" in await waits(desk, other)
+        assert sum(await desk.transfers()) == 100
+        # money that a merchant is owed gives room again
+        await desk.owe(60, merchant="mrch_0")
+        desk.lab.clock.advance(61)
+        await desk.done(second)
+        assert await desk.store.read(ledger.check()) == []
+
+
+@pytest.mark.parametrize(
+    "credit", [{"partner": 1, "merchant": 2}, {"partner": 2, "total": 1}, -1, True, {"merchant": 1}]
+)
+async def test_refund_credit_that_makes_no_sense_is_refused_at_start(credit):
+    with pytest.raises(ValidationError):
+        Settings(refund_credit={TOKEN: credit})

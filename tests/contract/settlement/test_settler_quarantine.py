@@ -1,0 +1,87 @@
+"""Transactions that are set aside: what else their key sends does not wait for them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from eth_account import Account
+from florin_server.domain.quarantine import ItemKind
+from florin_server.store.settlement import chain_txs
+
+from tests.support.evm_lab import CHAIN, buyer
+from tests.support.settler_lab import Works, works
+
+GWEI = 10**9
+WALLET = buyer(77)
+
+
+@pytest.fixture
+async def shop(tmp_path):
+    async with works(tmp_path) as running:
+        yield running
+
+
+async def dead(shop: Works, monkeypatch):
+    """A transaction that is set aside, and whose nonce another one used."""
+    await shop.fault(kind="answer", method="eth_sendRawTransaction", effect="drop", times=1)
+    await shop.accepted(buyer(78))
+    await shop.turn()
+    (lost,) = await shop.transactions()
+    rival = {
+        "chainId": 31337,
+        "nonce": lost.nonce,
+        "gas": 21_000,
+        "maxFeePerGas": 100 * GWEI,
+        "maxPriorityFeePerGas": 50 * GWEI,
+        "value": 0,
+        "to": bytes(19) + b"\x99",
+    }
+    raw = bytes(Account.sign_transaction(rival, b"\x52" * 32).raw_transaction)
+
+    async def breaks(*_):
+        raise ValueError("nobody expects that")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(shop.lab.rail.observer, "cannot_be_mined", breaks)
+        await shop.lab.control.call("eth_sendRawTransaction", "0x" + raw.hex())
+        await shop.mine(3)
+        shop.lab.clock.advance(10)
+        await shop.turn(2)
+    assert shop.app.quarantine.holds(ItemKind.TRANSACTION, CHAIN, lost.id)
+    return lost
+
+
+async def test_dead_transaction_that_is_set_aside_keeps_no_other_from_a_higher_fee(
+    shop, monkeypatch
+):
+    lost = await dead(shop, monkeypatch)
+    payment = await shop.accepted(WALLET)
+    await shop.lab.pause()
+    await shop.turn()
+    await shop.base_fee(40 * GWEI)
+    await shop.mine(4)
+    left, raised = await shop.transactions()
+    assert (left.id, left.bumps) == (lost.id, ())
+    assert len(raised.bumps) == 1
+    assert (await shop.end(payment)).status == "succeeded"
+
+
+async def test_dead_transaction_that_is_set_aside_takes_no_room_of_its_key(shop, monkeypatch):
+    await dead(shop, monkeypatch)
+    monkeypatch.setattr(type(shop.lab.rail), "open_max", 1)
+    payment = await shop.accepted(WALLET)
+    await shop.turn(2)
+    assert (await shop.end(payment)).status == "succeeded"
+
+
+async def test_sender_prepares_again_once_what_it_prepared_is_set_aside(shop):
+    await shop.lab.pause()
+    (sender,) = shop.settler.executors
+    fill = partial(shop.lab.rail.account_nonces.fill, sender.address)
+    await sender.send([], fill, lambda: chain_txs.claim(()))
+    assert sender.prepares
+    (tx,) = await shop.transactions()
+    error = ValueError("nobody expects that")
+    await shop.app.quarantine.set_aside(ItemKind.TRANSACTION, CHAIN, tx.id, "end", error)
+    assert not sender.prepares

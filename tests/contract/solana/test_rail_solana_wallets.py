@@ -1,0 +1,195 @@
+"""What a wallet may change in the transaction that it signs, and what it may not."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from florin_server.chains.solana import spl
+from florin_server.chains.solana.limits import PACKET_BYTES, TRANSACTION_BYTES_MAX
+from florin_server.domain.errors import FlorinError
+from florin_server.rails.solana.paying.message import WalletBounds, acceptable
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
+from solders.hash import Hash
+from solders.instruction import AccountMeta, Instruction
+from solders.message import MessageV0
+from solders.system_program import TransferParams, transfer
+
+from tests.support.solana import SolanaWallet, rebuilt, steps
+from tests.support.solana_guards import long_guard
+from tests.support.solana_kit import TOKEN, wallet
+from tests.support.solana_lab import message, open_lab, outputs, settings
+
+GUARD = Instruction(spl.LIGHTHOUSE, b"\x0e\x02", [])
+BOUNDS = WalletBounds(settings().compute_price_max, settings().compute_units_max)
+
+
+@pytest.fixture
+async def lab():
+    async with open_lab() as lab:
+        yield lab
+
+
+@pytest.fixture
+def buyer() -> SolanaWallet:
+    return SolanaWallet()
+
+
+def guards(count: int) -> list[Instruction]:
+    return [Instruction(spl.LIGHTHOUSE, bytes([14, number]), []) for number in range(count)]
+
+
+def reading(*keys, data=b"\x04\x00") -> Instruction:
+    return Instruction(spl.LIGHTHOUSE, data, [AccountMeta(key, False, False) for key in keys])
+
+
+def units(limit: int, own) -> list[Instruction]:
+    return [set_compute_unit_limit(limit), *own[1:]]
+
+
+STRANGER = wallet(1).pubkey()
+
+
+CHANGES = {
+    "nothing": (True, lambda own, keys: own),
+    "a guard behind": (True, lambda own, keys: [*own, reading(keys[1])]),
+    "a guard in front": (True, lambda own, keys: [GUARD, *own]),
+    "four guards": (True, lambda own, keys: [*guards(4), *own]),
+    "three before the transfer and one behind": (
+        True,
+        lambda own, keys: [*own[:2], *guards(3), *own[2:], reading(keys[1])],
+    ),
+    "a guard on the relayer's account": (True, lambda own, keys: [*own, reading(keys[0])]),
+    "a guard on a stranger's account": (True, lambda own, keys: [*own, reading(STRANGER)]),
+    "a difference of two accounts": (
+        True,
+        lambda own, keys: [*own, reading(keys[1], STRANGER, data=b"\x03\x00")],
+    ),
+    "more units": (True, lambda own, keys: units(1_400_000, own)),
+    "fewer units": (True, lambda own, keys: units(60_000, own)),
+    "guards, units and price": (
+        True,
+        lambda own, keys: [*units(300_000, own)[:1], price(9), *guards(4), *own[2:]],
+    ),
+    "another price": (True, lambda own, keys: [own[0], price(5_000_000), *own[2:]]),
+    "five guards": (False, lambda own, keys: [*guards(5), *own]),
+    "a memory that the relayer pays for": (
+        False,
+        lambda own, keys: [*own, reading(spl.SYSTEM, keys[0], data=b"\x00\x00")],
+    ),
+    "a memory": (False, lambda own, keys: [*own, reading(keys[1], data=b"\x00\x00")]),
+    "a memory that is closed": (False, lambda own, keys: [*own, reading(keys[1], data=b"\x01")]),
+    "a tree, which calls others": (
+        False,
+        lambda own, keys: [*own, reading(keys[1], data=b"\x0f\x00")],
+    ),
+    "the relayer beside another account": (
+        False,
+        lambda own, keys: [*own, reading(keys[0], keys[1], data=b"\x03\x00")],
+    ),
+    "the relayer's data": (False, lambda own, keys: [*own, reading(keys[0], data=b"\x08\x00")]),
+    "a guard on three accounts": (
+        False,
+        lambda own, keys: [*own, reading(keys[1], keys[2], STRANGER, data=b"\x03")],
+    ),
+    "an empty guard": (False, lambda own, keys: [*own, reading(keys[1], data=b"")]),
+    "a stranger's account to write to": (
+        False,
+        lambda own, keys: [
+            *own,
+            Instruction(spl.LIGHTHOUSE, b"\x04\x00", [AccountMeta(STRANGER, False, True)]),
+        ],
+    ),
+    "a long guard": (False, lambda own, keys: [*own, reading(keys[1], data=b"\x04" * 513)]),
+    "a higher price": (False, lambda own, keys: [own[0], price(5_000_001), *own[2:]]),
+    "too many units": (False, lambda own, keys: units(1_400_001, own)),
+    "two limits": (False, lambda own, keys: [own[0], *own]),
+    "no price": (False, lambda own, keys: [own[0], *own[2:]]),
+    "two prices": (False, lambda own, keys: [*own[:2], *own[1:]]),
+    "another order": (False, lambda own, keys: own[::-1]),
+    "no memo": (False, lambda own, keys: own[:-1]),
+    "two memos": (False, lambda own, keys: [*own, own[-1]]),
+    "another memo": (False, lambda own, keys: [*own[:-1], spl.memo("mine")]),
+    "a second transfer": (False, lambda own, keys: [*own, own[-2]]),
+    "coin from the relayer": (False, lambda own, keys: [*own, gift(keys[0])]),
+    "coin from the buyer": (False, lambda own, keys: [*own, gift(keys[1])]),
+    "another program": (False, lambda own, keys: [*own, Instruction(wallet(1).pubkey(), b"", [])]),
+}
+
+
+def price(units: int) -> Instruction:
+    return set_compute_unit_price(units)
+
+
+def gift(sender) -> Instruction:
+    return transfer(TransferParams(from_pubkey=sender, to_pubkey=wallet(1).pubkey(), lamports=1))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_wallets_may_guard_and_pay_more_and_nothing_else(lab, buyer, change):
+    allowed, edit = CHANGES[change]
+    _, option = await lab.offer(buyer, fee=3)
+    ours = message(await lab.issued(option))
+    got = rebuilt(ours, edit(steps(ours), ours.account_keys)).message
+    assert acceptable(ours, got, BOUNDS) is allowed
+
+
+async def test_other_payers_signers_hashes_and_rights_are_not_ours(lab, buyer):
+    _, option = await lab.offer(buyer)
+    ours = message(await lab.issued(option))
+    own, relayer = steps(ours), ours.account_keys[0]
+    other_hash = MessageV0.try_compile(relayer, own, [], Hash.new_unique())
+    other_payer = MessageV0.try_compile(ours.account_keys[1], own, [], ours.recent_blockhash)
+    third = Instruction(spl.LIGHTHOUSE, b"\x04", [AccountMeta(wallet(1).pubkey(), True, False)])
+    more_signers = rebuilt(ours, [*own, third]).message
+    mint = spl.pubkey(TOKEN.address)
+    writes = Instruction(spl.LIGHTHOUSE, b"\x04", [AccountMeta(mint, False, True)])
+    more_rights = rebuilt(ours, [*own, writes]).message
+    for got in (other_hash, other_payer, more_signers, more_rights):
+        assert not acceptable(ours, got, BOUNDS)
+
+
+async def long_output(lab, buyer) -> tuple:
+    """An option, what was issued for it, and the same with 1,500 bytes of guards, signed."""
+    _, option = await lab.offer(buyer)
+    issued = await lab.issued(option)
+    ours = message(issued)
+    added = [long_guard(ours.account_keys[1], 50) for _ in range(3)]
+    transaction = rebuilt(ours, [*steps(ours), *added])
+    assert PACKET_BYTES < len(bytes(transaction)) <= TRANSACTION_BYTES_MAX
+    return option, issued, outputs(buyer.sign(transaction)), len(bytes(transaction))
+
+
+async def test_transaction_longer_than_a_packet_pays_where_the_cluster_takes_it(lab, buyer):
+    option, issued, output, _ = await long_output(lab, buyer)
+    await lab.rail.verifier.verify(option, [issued], output)
+
+
+async def test_cluster_that_takes_packets_alone_refuses_a_longer_transaction(buyer):
+    """What it takes is learned from it, each time: after its upgrade the same is accepted."""
+    async with open_lab(transaction_bytes=PACKET_BYTES) as lab:
+        option, issued, output, size = await long_output(lab, buyer)
+        with pytest.raises(FlorinError) as caught:
+            await lab.rail.verifier.verify(option, [issued], output)
+        assert caught.value.details == {"reason": "unreadable_output"}
+        told = f"The transaction has {size} bytes, more than the cluster takes"
+        assert caught.value.message == told
+
+
+async def test_transaction_longer_than_the_settings_allow_is_refused_without_the_chain(buyer):
+    async with open_lab(transaction_bytes_max=PACKET_BYTES) as lab:
+        option, issued, output, size = await long_output(lab, buyer)
+        before = lab.rail.rpc.requests
+        with pytest.raises(FlorinError) as caught:
+            await lab.rail.verifier.verify(option, [issued], output)
+        told = f"The transaction has {size} bytes, {PACKET_BYTES} at most are accepted"
+        assert caught.value.message == told
+        assert lab.rail.rpc.requests == before
+
+
+async def test_output_longer_than_any_transaction_is_refused_before_it_is_read(lab, buyer):
+    _, option = await lab.offer(buyer)
+    issued = await lab.issued(option)
+    too_long = base64.b64encode(bytes(TRANSACTION_BYTES_MAX + 1)).decode()
+    with pytest.raises(FlorinError, match="The transaction has 4097 bytes, 4096 at most"):
+        await lab.rail.verifier.verify(option, [issued], outputs(too_long))

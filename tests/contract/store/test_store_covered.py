@@ -1,0 +1,256 @@
+"""Final payouts settle the oldest payments that they cover, each once and to the unit."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from florin_server.domain.payments.payment import Refund, RefundStatus
+from florin_server.domain.payouts.payout import Payout, PayoutKind
+from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.store.engine.query import operation
+from florin_server.store.ledger import ledger
+from florin_server.store.payouts import covered, payouts, refunds
+from florin_server.store.payouts.payouts import Outcome
+from florin_server.store.settlement import chain_txs
+from florin_server.store.webhooks import deliveries, events, replays
+from florin_server.store.webhooks.replays import Asked, Place
+
+from tests.support.hooked import added, claim
+from tests.support.store_kit import (
+    ASSET,
+    CHAIN,
+    LATER_US,
+    PAYER,
+    accepted,
+    submitted,
+    success,
+)
+
+MERCHANT, TREASURY = "merchant:mer_1", f"wallet:{CHAIN}:treasury"
+
+
+@operation
+def no_watch():
+    yield from ()
+
+
+async def owed(store, value, at_us=LATER_US):
+    """A payment that succeeded, for which a treasury owes the merchant a value."""
+    of = await accepted(store)
+    await submitted(store, of)
+    finding = replace(
+        success(of), settled_value=None, postings=(Posting(TREASURY, MERCHANT, ASSET, value),)
+    )
+    (ended,) = await store.write(chain_txs.conclude([finding], [], at_us))
+    return ended
+
+
+async def leaves(store, payout_id, value, kind=PayoutKind.BALANCE, payment_id=None):
+    """A payout that is on its way."""
+    made = Payout(
+        payout_id, kind, "mer_1", payment_id, False, CHAIN, ASSET, value, PAYER, LATER_US,
+        backed=True,
+    )  # fmt: skip
+    await store.write(payouts.add(made))
+    await store.write(payouts.claim(made, f"0x{payout_id}", None, None, LATER_US))
+
+
+async def ends(store, payout_id, at_us):
+    """The payout is final."""
+    known = await store.read(payouts.get(payout_id))
+    posting = Posting(MERCHANT, TREASURY, ASSET, known.value)
+    outcome = Outcome(known, known.tx_id, posting)
+    await store.write(payouts.conclude([outcome], [], at_us, no_watch()))
+
+
+async def paid_out(store, payout_id, value, at_us=LATER_US + 1):
+    await leaves(store, payout_id, value)
+    await ends(store, payout_id, at_us)
+    return await marked(store)
+
+
+async def marked(store):
+    """How many payments are marked until there is nothing to mark."""
+    count = 0
+    while (page := await store.write(covered.settle_covered())) is not None:
+        count += page
+    return count
+
+
+async def settlements(store, *of):
+    """The settlement of each payment: value, transaction; None for one that is not settled."""
+    found = []
+    for one in of:
+        known = [
+            event.settlement
+            for event in await store.read(events.history(one))
+            if event.settlement is not None
+        ]
+        assert len(known) <= 1
+        found.append((known[0].value, known[0].tx_id) if known else None)
+    return found
+
+
+async def test_a_payout_settles_the_oldest_payments_that_it_covers(shop):
+    first, second, third = [await owed(shop, value, LATER_US + value) for value in (10, 20, 30)]
+    assert await paid_out(shop, "pout_1", 30) == 2
+    assert await settlements(shop, first, second, third) == [
+        (10, "0xpout_1"),
+        (20, "0xpout_1"),
+        None,
+    ]
+    # in parts: the one that makes it whole settles it
+    assert await paid_out(shop, "pout_2", 29) == 0
+    assert await settlements(shop, third) == [None]
+    assert await paid_out(shop, "pout_3", 1) == 1
+    assert await settlements(shop, third) == [(30, "0xpout_3")]
+
+
+async def test_a_younger_payment_never_overtakes_an_older_one(shop):
+    old, young = await owed(shop, 50), await owed(shop, 1, LATER_US + 5)
+    assert await paid_out(shop, "pout_1", 49) == 0
+    assert await settlements(shop, old, young) == [None, None]
+    assert await paid_out(shop, "pout_2", 2) == 2
+
+
+async def test_two_final_payouts_each_settle_what_they_cover_themselves(shop):
+    first, second = await owed(shop, 10), await owed(shop, 20, LATER_US + 1)
+    for n, value in enumerate((10, 20)):
+        await leaves(shop, f"pout_{n}", value)
+    for n in range(2):
+        await ends(shop, f"pout_{n}", LATER_US + 2 + n)
+    assert await marked(shop) == 2
+    assert await settlements(shop, first, second) == [(10, "0xpout_0"), (20, "0xpout_1")]
+
+
+async def test_payouts_on_their_way_settle_nothing(shop):
+    of = await owed(shop, 10)
+    await leaves(shop, "pout_1", 10)
+    assert not await shop.read(covered.has_payouts())
+    assert await marked(shop) == 0
+    await ends(shop, "pout_1", LATER_US + 1)
+    assert await shop.read(covered.has_payouts())
+    # a crash here loses nothing: what is to be marked is in the store
+    assert await marked(shop) == 1
+    assert await settlements(shop, of) == [(10, "0xpout_1")]
+
+
+async def test_a_payout_that_is_final_again_settles_nothing_twice(shop):
+    """A reorganization undid it, after or before its payments were marked."""
+    first, second = await owed(shop, 10), await owed(shop, 10, LATER_US + 1)
+    assert await paid_out(shop, "pout_1", 10) == 1
+    done = await shop.read(payouts.get("pout_1"))
+    await shop.write(payouts.reopen(done, "0xpout_1", LATER_US + 2))
+    await ends(shop, "pout_1", LATER_US + 3)
+    assert await marked(shop) == 0
+    assert await settlements(shop, first, second) == [(10, "0xpout_1"), None]
+    await leaves(shop, "pout_2", 10)
+    await ends(shop, "pout_2", LATER_US + 4)
+    gone = await shop.read(payouts.get("pout_2"))
+    await shop.write(payouts.reopen(gone, "0xpout_2", LATER_US + 5))
+    assert await marked(shop) == 0
+    await ends(shop, "pout_2", LATER_US + 6)
+    assert await marked(shop) == 1
+
+
+async def test_a_payment_that_a_reorganization_undid_is_not_covered(shop):
+    undone, kept = await owed(shop, 10), await owed(shop, 10, LATER_US + 1)
+    await shop.write(ledger.reverse(f"settle:{undone.id}", LATER_US + 2))
+    assert await paid_out(shop, "pout_1", 10) == 1
+    assert await settlements(shop, undone, kept) == [None, (10, "0xpout_1")]
+    await shop.write(ledger.repeat(f"settle:{undone.id}", LATER_US + 3))
+    assert await paid_out(shop, "pout_2", 10) == 1
+    assert await settlements(shop, undone) == [(10, "0xpout_2")]
+
+
+async def refunding(store, of, value):
+    back = Refund("rfnd_1", of.id, f"caip19/{ASSET}", value, PAYER, RefundStatus.PENDING, None, 9)
+
+    @operation
+    def create():
+        yield from refunds.lock(of.id)
+        yield from refunds.create(back)
+
+    await store.write(create())
+
+
+@pytest.mark.parametrize("is_final", [True, False])
+async def test_what_goes_back_to_buyers_is_received_by_the_merchant(shop, is_final):
+    """It pays its own share of refunds, whether they are final before the payout or not."""
+    first, second = await owed(shop, 10), await owed(shop, 10, LATER_US + 1)
+    await refunding(shop, first, 10)
+    await leaves(shop, "rfnd_1", 10, PayoutKind.REFUND, first.id)
+    if is_final:
+        await ends(shop, "rfnd_1", LATER_US + 1)
+    assert await paid_out(shop, "pout_1", 10, LATER_US + 2) == 2
+    assert await settlements(shop, first, second) == [(10, "0xpout_1")] * 2
+
+
+async def test_a_settlement_has_its_place_among_events_of_refunds(shop):
+    of = await owed(shop, 10)
+    await refunding(shop, of, 3)
+    await leaves(shop, "rfnd_1", 3, PayoutKind.REFUND, of.id)
+    await paid_out(shop, "pout_1", 7)
+    await ends(shop, "rfnd_1", LATER_US + 9)
+    history = await shop.read(events.history(of))
+    assert [(event.place, event.event_type) for event in history] == [
+        (0, "payment.created"),
+        (1, "payment.processing"),
+        (2, "payment.succeeded"),
+        (3, "refund.pending"),
+        (4, "refund.processing"),
+        (5, "payment.settled"),
+        (6, "refund.succeeded"),
+    ]
+
+
+async def test_a_settlement_is_queued_and_found_by_its_time(shop):
+    endpoint = await added(shop)
+    of = await owed(shop, 10)
+    (first,) = await claim(shop, LATER_US)
+    await shop.write(deliveries.told(first, 2, LATER_US, None, 1))
+    assert await claim(shop, LATER_US) == []
+    at_us = LATER_US + 1_000
+    await paid_out(shop, "pout_1", 10, at_us)
+    (one,) = await claim(shop, at_us)
+    work = await shop.read(deliveries.work(one, at_us))
+    assert [event.event_type for event in work.happened] == ["payment.settled"]
+    await shop.write(deliveries.told(one, 3, at_us, None, 1))
+    # the payment itself is older than what is looked through
+    wanted = Asked(at_us, frozenset({"payment.settled"}), f"{of.id}~", narrow=True)
+    place, count = Place(wanted.oldest), 0
+    while place is not None:
+        found, place = await shop.write(replays.page(endpoint, wanted, place, at_us))
+        count += found
+    assert count == 1
+    (again,) = await claim(shop, at_us)
+    work = await shop.read(deliveries.work(again, at_us))
+    assert [event.place for event in work.happened] == [3]
+
+
+async def test_a_success_with_the_money_at_the_merchant_is_settled_at_once(shop):
+    await added(shop)
+    of = await accepted(shop)
+    await submitted(shop, of)
+    (ended,) = await shop.write(chain_txs.conclude([success(of)], [], LATER_US))
+    assert await settlements(shop, ended) == [(50_000_000, "0xpaid")]
+    (one,) = await claim(shop, LATER_US)
+    work = await shop.read(deliveries.work(one, LATER_US))
+    assert [(event.place, event.event_type) for event in work.happened] == [
+        (0, "payment.created"),
+        (1, "payment.processing"),
+        (2, "payment.succeeded"),
+        (3, "payment.settled"),
+    ]
+
+
+async def test_pages_and_processes_share_the_work(shop, monkeypatch):
+    monkeypatch.setattr(covered, "PAGE", 3)
+    made = [await owed(shop, 1, LATER_US + n) for n in range(8)]
+    await leaves(shop, "pout_1", 7)
+    await ends(shop, "pout_1", LATER_US + 20)
+    assert sum(await asyncio.gather(*(marked(shop) for _ in range(3)))) == 7
+    assert (await settlements(shop, *made)).count(None) == 1
+    assert (await settlements(shop, made[-1])) == [None]

@@ -1,0 +1,203 @@
+"""A back end that was written for the deployed service works here unchanged."""
+
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+from florin.v1 import payout_pb2
+
+from tests.support.answering import answering
+from tests.support.deployed_back_end import DATA, EVENT, SECTIONS, BackEnd
+from tests.support.desk import opened
+from tests.support.installation import operator_of
+from tests.support.payout_shop import CHAIN, DOLLAR, FEE, PRICE, USD, Shop, filled
+from tests.support.until import until
+from tests.support.wallet import Wallet
+from tests.support.webhook_shop import PATH
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
+
+# what Florin adds to the contract
+OURS = {"is_final", "refunds"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk(tmp_path_factory):
+    home = tmp_path_factory.mktemp("deployed") / "home"
+    webhooks = {"networks": ["127.0.0.0/8"], "endpoints_max": 100}
+    async with opened(home, webhooks=webhooks, fee_fixed=7, fee_basis_points=100) as desk:
+        yield desk
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def shop(desk):
+    return Shop(desk, await desk.tenant())
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def back_end(desk, shop):
+    back_end = BackEnd()
+    async with answering(back_end) as server:
+        key = {"Api-Key": shop.tenant.headers["Api-Key"]}
+        body = {"url": f"http://127.0.0.1:{server.port}/hooks"}
+        back_end.secret = (await desk.rest.call("POST", PATH, key, body))["secret"]
+        yield back_end
+    assert back_end.faults == []
+    # not one member of the contract is missing, and none is there that is not written down
+    for event in back_end.events:
+        assert event.keys() == EVENT["properties"].keys()
+        assert event["data"].keys() == DATA.keys() | OURS
+        for name, schema in SECTIONS.items():
+            if (section := event["data"][name]) is not None:
+                assert section.keys() == schema["properties"].keys(), name
+
+
+async def came(back_end, payment_id, *types):
+    """The events of a payment once the last of some types arrived."""
+
+    def found():
+        return [one for one in back_end.events if one["data"]["payment_id"] == payment_id]
+
+    await until(lambda: any(one["type"] == types[-1] for one in found()))
+    assert [one["type"] for one in found()] == list(types)
+    versions = [one["data"]["payment_state_version"] for one in found()]
+    assert versions == list(range(len(types)))
+    return found()
+
+
+PAID = ("payment.created", "payment.processing", "payment.succeeded")
+
+
+async def test_money_that_goes_to_the_merchant_is_settled_at_once(desk, shop, back_end):
+    await shop.wants(f"erc20:{DOLLAR}", "0x" + "5b" * 20)
+    wallet = Wallet()
+    await filled(desk, wallet)
+    payment_id = await shop.sold(wallet, USD)
+    *_, processing, succeeded, settled = await came(back_end, payment_id, *PAID, "payment.settled")
+    unit = f"caip19/{CHAIN}/erc20:{DOLLAR}"
+    shown = processing["data"]["processing"]
+    assert shown["option_amount"] == {"unit": unit, "value": str(PRICE)}
+    assert shown["settlement_amount"] == {"unit": unit, "value": str(PRICE - FEE)}
+    assert (shown["buyer_caip10"], shown["chain_caip2"]) == (wallet.account.lower(), CHAIN)
+    assert shown["fee"] == {
+        "kind": "base_plus_percent",
+        "base_amount": {"unit": unit, "value": "7"},
+        "percent": {"numerator": "100", "denominator": "10000"},
+        "percent_amount": {"unit": unit, "value": str(PRICE // 100)},
+        "total_amount": {"unit": unit, "value": str(FEE)},
+    }
+    assert succeeded["data"]["settled"] is None
+    assert settled["data"]["settled"] == {
+        "settled_at": settled["created_at"],
+        "tx_id": succeeded["data"]["success"]["tx_id"],
+        "amount": {"unit": unit, "value": str(PRICE - FEE)},
+    }
+    assert settled["data"]["status"] == "succeeded"
+    order = back_end.orders[payment_id]
+    assert (order.state, order.got) == ("settled", PRICE - FEE)
+    # the stream's version of the final status is that of its event
+    detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", shop.tenant.headers)
+    assert detail["version"] == succeeded["data"]["payment_state_version"] == 2
+
+
+async def test_money_that_is_owed_is_settled_by_the_final_payout(desk, shop, back_end):
+    """A part of it settles nothing, the rest settles all that it completes."""
+    wallet = Wallet()
+    await filled(desk, wallet)
+    first = await shop.sold(wallet, USD)
+    # which of two is older is what decides
+    desk.clock.advance(1)
+    second = await shop.sold(wallet, USD)
+    for payment_id in (first, second):
+        await came(back_end, payment_id, *PAID)
+    await shop.wants(f"erc20:{DOLLAR}", "0x" + "5c" * 20)
+    net = PRICE - FEE
+    asked = {"merchant_id": shop.tenant.merchant.id, "asset": f"{CHAIN}/erc20:{DOLLAR}"}
+    made = {}
+    async with operator_of(desk.service) as operator:
+        for amount in (net + 5, net - 5):
+            request = payout_pb2.CreatePayoutRequest(**asked, amount=str(amount))
+            payout = await operator.ask("CreatePayout", request)
+            made[amount] = await _done(desk, operator, payout.payout_id)
+            await came(back_end, first, *PAID, "payment.settled")
+    for payment_id, amount in ((first, net + 5), (second, net - 5)):
+        *_, settled = await came(back_end, payment_id, *PAID, "payment.settled")
+        assert settled["data"]["settled"]["tx_id"] == made[amount]
+        assert settled["data"]["settled"]["amount"]["value"] == str(net)
+        assert back_end.orders[payment_id].got == net
+
+
+async def _done(desk, operator, payout_id):
+    """The transaction of a payout once it is final."""
+
+    async def found():
+        payouts = await operator.ask("ListPayouts", payout_pb2.ListPayoutsRequest(all=True))
+        (one,) = [one for one in payouts.payouts if one.payout_id == payout_id]
+        return one.tx_id if one.status == payout_pb2.PAYOUT_STATUS_DONE else None
+
+    return await until(found)
+
+
+@pytest.mark.parametrize("outcome", ["failed", "expired"])
+@pytest.mark.parametrize("committed", [True, False])
+async def test_an_end_has_processing_if_the_buyer_had_committed(
+    desk, shop, back_end, outcome, committed
+):
+    created = await desk.rest.call(
+        "POST", "/v1/payments", shop.tenant.headers, {"amount": USD, "referenceId": "order-7"}
+    )
+    payment_id = created["paymentId"]
+    path = f"/v1/sandbox/payments/{payment_id}/simulate"
+    for one in ("stall", outcome) if committed else (outcome,):
+        await desk.rest.call("POST", path, shop.tenant.headers, {"outcome": one})
+    types = ["payment.created", *(["payment.processing"] if committed else [])]
+    *_, ended = await came(back_end, payment_id, *types, f"payment.{outcome}")
+    assert (ended["data"]["processing"] is not None) is committed
+    assert ended["data"]["reference_id"] == "order-7"
+    assert back_end.orders[payment_id].state == outcome
+
+
+async def test_a_cancelled_payment_has_its_reason(desk, shop, back_end):
+    created = await desk.rest.call("POST", "/v1/payments", shop.tenant.headers, {"amount": USD})
+    payment_id = created["paymentId"]
+    await desk.rest.call("POST", f"/v1/payments/{payment_id}/cancel", shop.tenant.headers)
+    _, cancelled = await came(back_end, payment_id, "payment.created", "payment.cancelled")
+    reason = cancelled["data"]["cancelled"]["cancellation_reason"]
+    assert reason == "cancelled_by_merchant"
+
+
+async def test_refunds_are_not_sent_by_default_and_stand_in_later_snapshots(desk, shop, back_end):
+    """The merchant is owed; a part goes back to the buyer before the payout is final."""
+    wallet = Wallet()
+    await filled(desk, wallet)
+    payment_id = await shop.sold(wallet, USD)
+    await came(back_end, payment_id, *PAID)
+    refund = await shop.refund(payment_id)
+    other = await shop.sold(wallet, USD)
+    await came(back_end, other, *PAID)
+    await shop.wants(f"erc20:{DOLLAR}", "0x" + "5d" * 20)
+    asked = {"merchant_id": shop.tenant.merchant.id, "asset": f"{CHAIN}/erc20:{DOLLAR}"}
+    async with operator_of(desk.service) as operator:
+        payout = await operator.ask("CreatePayout", payout_pb2.CreatePayoutRequest(**asked))
+        await _done(desk, operator, payout.payout_id)
+    await until(lambda: back_end.orders[payment_id].state == "settled")
+    *_, settled = [one for one in back_end.events if one["data"]["payment_id"] == payment_id]
+    (known,) = settled["data"]["refunds"]
+    assert (known["refund_id"], known["status"]) == (refund["refundId"], "succeeded")
+    assert known["amount"]["value"] == str(PRICE)
+    assert not any(one["type"].startswith("refund.") for one in back_end.events)
+    # three events of the refund were counted, and not sent here
+    assert settled["data"]["payment_state_version"] == 6
+
+
+async def test_a_delivery_that_was_tampered_with_is_refused(desk, shop):
+    back_end = BackEnd(secret="whsec_" + "A" * 44)
+    async with answering(back_end) as server:
+        key = {"Api-Key": shop.tenant.headers["Api-Key"]}
+        body = {"url": f"http://127.0.0.1:{server.port}/hooks"}
+        made = await desk.rest.call("POST", PATH, key, body)
+        await desk.rest.call("POST", "/v1/payments", shop.tenant.headers, {"amount": USD})
+        await until(lambda: back_end.faults)
+        await desk.rest.call("DELETE", f"{PATH}/{made['endpoint']['id']}", key)
+    assert back_end.faults[0] == "ValueError: no signature is right"
+    assert back_end.events == []

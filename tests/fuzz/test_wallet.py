@@ -1,0 +1,113 @@
+"""`florin pay` signs nothing beyond what it showed, whatever a server and a node say."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from eth_account import Account
+from eth_account.messages import encode_typed_data
+from florin_client.wallet import plan_payment
+from florin_client.wallet.solana import SolanaKey
+from solders.keypair import Keypair
+
+from tests.fuzz.liars import Case
+from tests.fuzz.payer import ACCOUNTS, Violation, campaign, check
+from tests.support.options import EVM, PRICE, SOLANA, honest_option, written
+
+pytestmark = pytest.mark.long
+
+KEY, PAIR = Account.from_key(b"\x07" * 32), Keypair.from_seed(b"\x08" * 32)
+NOW = 1_800_000_000
+
+
+def test_lying_server_and_node_get_nothing_beyond_what_was_shown(tmp_path):
+    found = campaign(tmp_path, 400, seed=1)
+    assert found.violations == []
+    assert found.cases == 408
+    # there are signatures of every kind to look at, and most lies are refused
+    assert all(found.signed.values())
+    assert sum(found.signed.values()) < found.cases / 2
+
+
+def honest(kind):
+    """A case that was executed as it should be, and what the command shows of it."""
+    case = Case(kind, honest_option(kind, ACCOUNTS, NOW))
+    option = {"account": case.option["account"], "amount": case.option}
+    actions = [{"type": "walletRpc", "data": one} for one in written(case.option["steps"])]
+    plan = plan_payment(option, actions, now=NOW)
+    shown = [{"step": "sign", "what": what} for what in plan.describe()]
+    for step in plan.steps:
+        if step.method == "eth_signTypedData_v4":
+            case.outputs.append(signature(step.document()))
+        elif step.method == "solana_signTransaction":
+            case.outputs.append(SolanaKey(bytes(PAIR)).sign(step))
+        else:
+            send(case, *step.call)
+    return case, [*shown, {"step": "fee", "maxFee": str(2 * 10**15)}]
+
+
+def signature(document):
+    signed = KEY.sign_message(encode_typed_data(full_message=document))
+    return "0x" + bytes(signed.signature).hex()
+
+
+def send(case, to, value, data, **changes):
+    fields = {"gas": 100_000, "maxFeePerGas": 10**9, "maxPriorityFeePerGas": 10**9, "nonce": 1}
+    fields |= {"chainId": 8453, "to": bytes.fromhex(to[2:]), "value": value, "data": data}
+    signed = KEY.sign_transaction(fields | changes)
+    case.raws.append(bytes(signed.raw_transaction))
+    case.outputs.append("0x" + bytes(signed.hash).hex())
+
+
+@pytest.mark.parametrize("kind", ["eip3009", "permit2", "direct", "coin", "solana", "solana coin"])
+def test_judge_accepts_honest_signatures_and_finds_a_second_one(kind):
+    case, shown = honest(kind)
+    check(case, shown)
+    again = case.outputs[-1:]
+    case.outputs += again
+    case.raws += case.raws[-1:]
+    with pytest.raises(Violation):
+        check(case, [*shown, *shown])
+
+
+def planted():
+    """Cases in which a blind wallet would have signed what a server asked for."""
+    case, shown = honest("coin")
+    to, value, data = plan_call(case)
+    case.raws.clear()
+    send(case, to, int(str(value), 16), data)
+    yield "the value of another parser", case, shown
+    case, shown = honest("coin")
+    case.raws.clear()
+    send(case, to, value, data, gas=1_000_000, maxFeePerGas=10**11)
+    yield "a huge fee", case, shown
+    case, shown = honest("coin")
+    case.raws.clear()
+    send(case, to, value, data, chainId=1)
+    yield "another chain", case, shown
+    case, shown = honest("eip3009")
+    approve = bytes.fromhex("095ea7b3" + "ee".rjust(64, "0") + f"{PRICE:064x}")
+    send(case, case.option["unit"].rpartition(":")[2], 0, approve)
+    yield "an approval beside a signature", case, shown
+    for kind, name in (("eip3009", "value"), ("permit2 allowed", "deadline")):
+        case, shown = honest(kind)
+        document = copy.deepcopy(case.option["steps"][-1]["params"][1])
+        document["message"][name] = hex(2 * int(document["message"][name], 16))
+        case.outputs[-1] = signature(document)
+        yield f"another {name}", case, shown
+    case, shown = honest("solana")
+    case.option["value"] = str(PRICE - 1)
+    yield "less was shown", case, shown
+
+
+def plan_call(case):
+    (call,) = case.option["steps"][0]["params"]
+    return call["to"], int(call["value"], 16), bytes.fromhex(call["data"][2:])
+
+
+@pytest.mark.parametrize(("case", "shown"), [pytest.param(b, c, id=a) for a, b, c in planted()])
+def test_judge_finds_what_a_blind_wallet_signs(case, shown):
+    with pytest.raises(Violation):
+        check(case, shown)
+    assert {EVM, SOLANA} == set(ACCOUNTS)

@@ -1,0 +1,47 @@
+"""Refunds of a payment in the console: their sum, and each of them."""
+
+from __future__ import annotations
+
+import csv
+import re
+
+import pytest
+import pytest_asyncio
+
+from tests.support.desk import ORDER, opened
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk(tmp_path_factory):
+    async with opened(tmp_path_factory.mktemp("console"), console=True) as desk:
+        yield desk
+
+
+async def test_a_list_has_the_sum_of_refunds_and_each(desk, person):
+    tenant = await desk.tenant()
+    made = await desk.rest.call("POST", "/v1/payments", tenant.headers, ORDER)
+    payment_id = made["paymentId"]
+    path = f"/v1/sandbox/payments/{payment_id}/simulate"
+    await desk.rest.call("POST", path, tenant.headers, {"outcome": "succeeded"})
+    for value in ("300", "125"):
+        amount = {"unit": "iso4217/USD", "value": value}
+        body = {"paymentId": payment_id, "amount": amount}
+        assert (await desk.ask("POST", "/v1/refunds", tenant.headers, body)).status == 200
+    await person.sign_in(tenant.secret)
+    cells = (await person.get("/console/payments")).text.partition("<tbody>")[2]
+    amounts = re.findall(
+        r"[\d.]+(?=\u00a0tUSD)", cells.partition("</tbody>")[0].rpartition("<td>")[2]
+    )
+    assert amounts == ["4.250000", "3.000000", "1.250000"]
+    (row,) = csv.DictReader((await person.get("/console/payments/export")).text.splitlines())
+    assert (row["refund_status"], row["refund_amount"]) == ("succeeded", "4.250000")
+    assert [one.split()[1:] for one in row["refunds"].split("; ")] == [
+        ["succeeded", "3.000000"],
+        ["succeeded", "1.250000"],
+    ]
+    # the page of the payment has each, and offers what is left
+    page = (await person.get(f"/console/merchants/{tenant.merchant.id}/payments/{payment_id}")).text
+    assert page.count("the refund was asked for") == 2
+    assert "Refund 8.25" in page

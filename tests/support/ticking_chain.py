@@ -1,0 +1,49 @@
+"""A service whose clock moves by itself until it has started, and stands still from then on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from florin_server.clock import TestClock
+
+from tests.support.chains import OwnChain
+from tests.support.until import MOVE_S
+
+
+class TickingChain(OwnChain):
+    """The embedded chain of a service whose time passes until it has started.
+
+    A worker that fails at its start is started again only after a pause.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._clock: TestClock | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def clock(self, start_us: int) -> TestClock:
+        self._clock = super().clock(start_us)
+        return self._clock
+
+    @asynccontextmanager
+    async def ticking(self) -> AsyncIterator[None]:
+        """Let time pass until it stands still, or the block ends."""
+        self._task = asyncio.create_task(self._tick())
+        try:
+            yield
+        finally:
+            await self.stand_still()
+
+    async def stand_still(self) -> None:
+        """Let no more time pass by itself."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(MOVE_S)
+            if self._clock is not None:
+                self._clock.advance(1)

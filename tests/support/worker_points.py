@@ -1,0 +1,103 @@
+"""Which operations of the store and calls of rails the code of the workers has.
+
+They are read from the source, so that a campaign that finds its points by running knows what it
+never met.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import textwrap
+from collections.abc import Iterator, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+from florin_server import workers
+from florin_server.boot import workers as jobs
+from florin_server.flows.app import Core
+
+from tests.support.poison import rail_methods
+
+# the names under which workers hold a role of a rail
+_ROLES = {
+    "relay": {"relay"},
+    "observer": {"observer"},
+    "blocks": {"blocks"},
+    "terms": {"terms"},
+    "direct": {"direct"},
+    "nonces": {"account_nonces"},
+    "account_nonces": {"account_nonces"},
+    "gas": {"gas"},
+    "treasury": {"payouts"},
+    "work": {"durable_nonces", "token_accounts"},
+}
+
+
+class WorkerCode:
+    """What workers refer to: `operations` by name, `calls` as (role of a rail, method)."""
+
+    def __init__(self) -> None:
+        self.operations: set[str] = set()
+        self.calls: set[tuple[str, str]] = set()
+        self._seen: set[FunctionType] = set()
+        found = pkgutil.walk_packages(workers.__path__, f"{workers.__name__}.")
+        for module in (*(importlib.import_module(one.name) for one in found), jobs):
+            self._scan(ast.parse(inspect.getsource(module)), vars(module))
+
+    def rail_points(self, app: Core) -> set[str]:
+        """Return the calls that workers make of the rails of an app, as points name them."""
+        return {
+            f"rail.{kind.__name__}.{method}"
+            for kind, role, method in rail_methods(app)
+            if (role, method) in self.calls
+        }
+
+    def _scan(self, tree: ast.AST, names: Mapping[str, Any]) -> None:
+        """Note what a piece of code refers to, and what the flows do that it calls."""
+        parts = set(_parts(tree))
+        for node in ast.walk(tree):
+            self._note_call(node)
+            if node in parts:
+                continue
+            value = _resolve(node, names)
+            if _is_operation(value):
+                module = value.__module__.removeprefix("florin_server.").removeprefix("store.")
+                self.operations.add(f"{module}.{value.__wrapped__.__name__}")
+            elif _is_flow(value) and value not in self._seen:
+                self._seen.add(value)
+                source = textwrap.dedent(inspect.getsource(inspect.unwrap(value)))
+                self._scan(ast.parse(source), inspect.unwrap(value).__globals__)
+
+    def _note_call(self, node: ast.AST) -> None:
+        if not isinstance(node, ast.Attribute):
+            return
+        base = node.value
+        holder = getattr(base, "attr", getattr(base, "id", "")).lstrip("_")
+        self.calls |= {(role, node.attr) for role in _ROLES.get(holder, ())}
+
+
+def _parts(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is run as a part of another operation."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.YieldFrom):
+            yield from ast.walk(node)
+
+
+def _resolve(node: ast.AST, names: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        module = names.get(node.value.id)
+        return getattr(module, node.attr, None) if isinstance(module, ModuleType) else None
+    return None
+
+
+def _is_operation(value: Any) -> bool:
+    return inspect.isgeneratorfunction(getattr(value, "__wrapped__", None))
+
+
+def _is_flow(value: Any) -> bool:
+    return isinstance(value, FunctionType) and value.__module__.startswith("florin_server.flows.")

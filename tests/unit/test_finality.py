@@ -1,0 +1,340 @@
+"""Finality by time, by the chain's own word and by count, whatever a node claims."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import floor
+from statistics import median
+
+import pytest
+from florin_server.rails.evm.reading.finality import Finality
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.networks.known_networks import NETWORKS
+from florin_server.rails.pace import BLOCK_S_MIN, PaceMeter
+
+SETTLER, TREASURY = "0x" + "ab" * 20, "0x" + "fe" * 20
+BASE = 8453
+EVM = [one for one in NETWORKS if one.id.startswith("eip155:")]
+
+
+def settings(chain_id: int = BASE, **changes) -> EvmChain:
+    values = {"chain_id": chain_id, "settler": SETTLER, "treasury": TREASURY, "name": "Test"}
+    return EvmChain(**{**values, **changes})
+
+
+@dataclass
+class Profile:
+    """A chain by its pace in seconds, and a node that looks at it; times are in real seconds."""
+
+    chain: EvmChain
+    block_s: float
+    look_s: float = 0.2
+    started: float = 1_000_000.0
+    skew_s: float = 0.0  # by which timestamps of the node are ahead
+    tag_depth: int | None = None
+    now: float = 1_000_000.0
+    finals: list[tuple[float, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.finality = Finality(self.chain, lambda: self.now)
+
+    @property
+    def head(self) -> int:
+        return floor((self.now - self.started) / self.block_s + 1e-6)
+
+    def made_at(self, number: int) -> float:
+        return self.started + number * self.block_s
+
+    def look(self, *, head: int | None = None, tagged: int | None = None) -> int:
+        number = self.head if head is None else head
+        if tagged is None and self.tag_depth is not None:
+            tagged = max(0, number - self.tag_depth)
+        stamp = floor(self.made_at(number) + self.skew_s)
+        final = self.finality.record_head(number, f"0x{number}", stamp, tagged)
+        self.finals.append((self.now, final))
+        return final
+
+    def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            self.now += self.look_s
+            self.look()
+
+    def depth_s(self) -> float:
+        """The least real age of what was final."""
+        return round(min(now - self.made_at(one) for now, one in self.finals if one >= 0), 6)
+
+
+def test_base_at_200_ms_is_final_after_10_seconds_and_not_after_5_blocks():
+    base = Profile(settings(), block_s=0.2)
+    base.run(60)
+    assert base.depth_s() >= 10
+    assert base.finality.depth in {51, 52}
+    # and hardly later: at most two looks
+    steady = [now - base.made_at(final) for now, final in base.finals[150:]]
+    assert median(steady) <= 10 + 2 * base.look_s
+
+
+@pytest.mark.parametrize("look_s", [0.151, 0.2125, 0.233])
+def test_pace_of_base_is_measured_to_the_block_by_looks_of_any_pace(look_s):
+    base = Profile(settings(), block_s=0.2, look_s=look_s)
+    base.run(90)
+    assert base.finality.depth == 51
+    steady = base.finals[300:]
+    assert min(now - base.made_at(final) for now, final in steady) >= 10 - 1e-6
+
+
+def test_pause_of_the_chain_makes_no_depth_shallower():
+    base = Profile(settings(), block_s=0.2)
+    base.run(40)
+    # no block for ten seconds
+    base.now += 10
+    base.started += 10
+    base.run(20)
+    assert base.finality.depth >= 51
+
+
+@pytest.mark.parametrize("network", EVM, ids=lambda one: one.name)
+@pytest.mark.parametrize("block_s", [0.2, 2.0, 12.0])
+def test_every_network_is_as_deep_in_seconds_at_any_pace(network, block_s):
+    pace = network.pace
+    assert pace.final_after_s > 0
+    tag_depth = 1 if pace.finality_tag != "none" else None
+    chain = settings(int(network.id[7:]))
+    profile = Profile(chain, block_s, look_s=max(0.2, block_s / 3), tag_depth=tag_depth)
+    profile.run(3 * pace.final_after_s + 40 * block_s)
+    assert profile.finals[-1][1] > 0
+    # timestamps are whole seconds, of which the pace makes up for one
+    assert profile.depth_s() >= pace.final_after_s
+    found = [(now, final) for now, final in profile.finals if final >= 0]
+    blocks = min(floor((now - profile.started) / block_s + 1e-6) - final for now, final in found)
+    assert blocks >= pace.confirmations - 1
+
+
+@pytest.mark.parametrize("block_s", [0.2, 2.0])
+def test_blocks_that_may_be_replaced_are_not_underrated_before_the_pace_is_known(block_s):
+    base = Profile(settings(), block_s)
+    base.look()
+    assert (base.finality.pace.block_s, base.finality.depth) == (None, 5)
+    # the fastest blocks that are believed, for 10 s
+    assert base.finality.reorg_depth == 201
+    base.run(60)
+    assert base.finality.reorg_depth == base.finality.depth >= 10 / block_s
+
+
+def test_blocks_above_a_tag_that_stays_behind_may_be_replaced():
+    base = Profile(settings(finality_tag="safe"), block_s=2, tag_depth=90)
+    base.run(600)
+    assert (base.finality.depth, base.finality.reorg_depth) == (6, 90)
+    base.tag_depth = 10**6
+    base.run(10_000)
+    assert base.finality.reorg_depth == 1000
+    counted = Profile(settings(998_877, confirmations=3), block_s=2)
+    counted.look()
+    assert counted.finality.reorg_depth == 3
+
+
+def test_old_settings_keep_the_count_and_get_the_seconds_of_the_network():
+    chain = settings(confirmations=5)
+    assert (chain.confirmations, chain.final_after_s) == (5, 10)
+    chain = settings(confirmations=200)
+    profile = Profile(chain, block_s=0.2)
+    profile.run(60)
+    assert profile.finals[-1][1] == profile.head - 199
+
+
+def test_unregistered_chain_with_a_count_alone_is_decided_by_the_count():
+    profile = Profile(settings(424_242, confirmations=3), block_s=2)
+    assert not profile.finality.is_timed
+    profile.now += 20
+    assert profile.look() == 8
+    assert Finality(profile.chain).final_at(1) == -1
+
+
+def test_node_that_claims_fast_blocks_gets_no_shallow_depth():
+    """It tells of a thousand blocks and of timestamps far ahead within a second."""
+    base = Profile(settings(), block_s=2)
+    base.run(30)
+    final = base.finals[-1][1]
+    head = base.head
+    for step in range(1, 20):
+        base.now += 0.05
+        number = head + 100 * step
+        told = base.finality.record_head(number, f"0xf{number}", floor(base.now) + 100 * step, None)
+        # what was claimed in this second is not final; what we saw 9 s ago may be
+        assert final <= told <= head
+        assert base.now - base.made_at(told) >= 9
+
+
+def test_claimed_pace_is_bounded():
+    base = Profile(settings(), block_s=0.001, look_s=2.5)
+    base.run(60)
+    assert base.finality.pace.block_s == BLOCK_S_MIN
+    assert base.finality.depth == 201
+
+
+def test_node_that_claims_slow_blocks_leaves_seconds_and_floor():
+    base = Profile(settings(), block_s=500, look_s=500)
+    base.run(10_000)
+    assert base.finality.depth == 5
+    assert base.depth_s() >= 10
+
+
+def test_timestamps_ahead_of_time_make_nothing_final_sooner():
+    base = Profile(settings(), block_s=0.2)
+    base.run(5)
+    base.skew_s = 3600
+    base.run(3)
+    assert {final for _, final in base.finals} == {-1}
+
+
+def test_timestamps_that_stand_still_make_nothing_final():
+    base = Profile(settings(), block_s=0.2)
+    for _ in range(100):
+        base.now += 0.2
+        assert base.finality.record_head(base.head, f"0x{base.head}", 5, None) == -1
+
+
+def test_one_outlier_hardly_changes_the_pace():
+    base = Profile(settings(), block_s=0.2)
+    base.run(40)
+    base.now += 1  # a look that came late, to blocks that were there
+    base.look()
+    base.run(20)
+    assert base.finality.pace.block_s == pytest.approx(0.2, rel=0.1)
+
+
+def test_tag_above_the_head_is_not_believed():
+    chain = settings(finality_tag="finalized", final_after_s=2)
+    profile = Profile(chain, block_s=0.2, tag_depth=60)
+    profile.run(30)
+    before = profile.look()
+    assert before == profile.head - 60
+    profile.now += 1
+    assert profile.look(tagged=profile.head + 1) == before
+
+
+def test_tag_that_goes_back_takes_finality_back():
+    profile = Profile(settings(finality_tag="safe"), block_s=0.2)
+    profile.tag_depth = 60
+    profile.run(30)
+    assert profile.look(tagged=40) == 40
+
+
+def test_tag_at_the_head_is_as_deep_as_the_seconds():
+    profile = Profile(settings(finality_tag="finalized"), block_s=0.2, tag_depth=0)
+    profile.run(60)
+    assert profile.depth_s() >= 10
+
+
+def test_node_without_the_tag_makes_nothing_final():
+    profile = Profile(settings(finality_tag="finalized"), block_s=0.2)
+    profile.run(30)
+    assert {final for _, final in profile.finals} == {-1}
+    assert "name no `finalized` block" in profile.finality.problem
+    # one that names it again, or that never was to, has no problem
+    profile.finality.record_head(10**6, "0x1", 10**9, 5)
+    assert profile.finality.problem == ""
+    untagged = Profile(settings(), block_s=0.2)
+    untagged.run(30)
+    assert untagged.finality.problem == ""
+
+
+def test_replaced_blocks_wait_anew():
+    base = Profile(settings(), block_s=0.2)
+    base.run(30)
+    final = base.finals[-1][1]
+    fork = final + 5
+    base.finality.forget_replaced(fork, "0xother")
+    base.now += 1
+    assert base.look() == fork - 1
+    assert final < fork - 1 < base.head - 40
+
+
+def test_answer_of_a_node_that_lags_is_no_step_back_for_what_is_final():
+    base = Profile(settings(), block_s=0.2)
+    base.run(30)
+    final = base.finals[-1][1]
+    assert base.look(head=base.head - 3) in range(final - 3, final + 1)
+    assert base.look() == final
+
+
+def test_half_an_hour_of_fast_blocks_is_final_too():
+    profile = Profile(settings(final_after_s=1800), block_s=0.2)
+    profile.run(2000)
+    assert profile.finals[-1][1] > 0
+    late = profile.now - profile.made_at(profile.finals[-1][1])
+    assert 1800 <= late <= 1803
+
+
+def restarted(before: Profile, away_s: float) -> Profile:
+    """Another process looks at the same chain, with what the one before it kept."""
+    kept = before.finality.list_seen()
+    after = replace(before, now=before.now + away_s, finals=[])
+    after.finality.restore_seen([replace(one, age_s=one.age_s + away_s) for one in kept])
+    return after
+
+
+@pytest.mark.parametrize("chain_id", [BASE, 1])
+def test_restart_makes_payments_wait_for_no_longer(chain_id):
+    chain = settings(chain_id)
+    base = Profile(chain, block_s=0.2)
+    base.run(3 * chain.final_after_s)
+    after = restarted(base, away_s=1)
+    after.finality.pace.restore(0.2)
+    after.run(chain.final_after_s)
+    assert after.depth_s() >= chain.final_after_s
+    # what was final stays so, and the rest is late by the step between heads that were kept
+    late = [now - after.made_at(final) for now, final in after.finals]
+    assert max(late) <= chain.final_after_s * (1 + 1 / 12) + 1 + 3 * base.look_s
+
+
+def test_restart_without_kept_heads_waits_anew():
+    base = Profile(settings(), block_s=0.2)
+    base.run(30)
+    after = replace(base, now=base.now + 1, finals=[])
+    after.run(8)
+    assert {final for _, final in after.finals} == {-1}
+
+
+def test_restored_heads_make_nothing_final_without_timestamps_and_blocks():
+    base = Profile(settings(), block_s=0.2)
+    base.run(30)
+    after = restarted(base, away_s=100)
+    head = base.head
+    # neither timestamps that stand still nor a head without blocks on top is enough
+    final = base.finals[-1][1]
+    assert after.finality.record_head(head + 1, "0x1", floor(base.now), None) <= final
+    found = after.finality.record_head(head + 2, "0x2", floor(base.now) + 100, None)
+    assert final < found <= head - 2
+
+
+def test_restored_heads_never_replace_what_this_process_saw():
+    base = Profile(settings(), block_s=0.2)
+    base.run(30)
+    kept = base.finality.list_seen()
+    before = base.look()
+    base.finality.restore_seen([replace(one, age_s=one.age_s + 1000) for one in kept])
+    assert base.look() == before
+
+
+def test_kept_heads_are_few_and_span_the_time_until_a_block_is_final():
+    base = Profile(settings(), block_s=0.2)
+    base.run(60)
+    kept = base.finality.list_seen()
+    assert len(kept) <= 16
+    assert kept[0].age_s >= 9
+    assert kept[-1].number == base.head
+    assert [one.number for one in kept] == sorted({one.number for one in kept})
+    assert Profile(settings(999), block_s=0.2).finality.list_seen() == []
+
+
+def test_pace_of_an_earlier_process_counts_until_there_is_a_measured_one():
+    base = Profile(settings(), block_s=0.2)
+    base.finality.pace.restore(2.0)
+    assert (base.finality.pace.block_s, base.finality.pace.measured_s) == (2.0, None)
+    assert base.finality.depth == 6
+    base.run(20)
+    assert base.finality.pace.block_s == pytest.approx(0.2, rel=0.1)
+    base.finality.pace.restore(0.0)
+    assert PaceMeter().block_s is None
