@@ -79,8 +79,13 @@ asset, chain_id = lab.env["FLORIN_EVM_ASSET"], lab.env["FLORIN_EVM_CHAIN"]
 
 # %%
 async def balances():
-    found = await lab.operator(ListBalancesRequest())
-    return {(one.account, one.asset): int(one.amount) for one in found.balances}
+    found, request = {}, ListBalancesRequest()
+    while True:
+        page = await lab.operator(request)
+        found |= {(one.account, one.asset): int(one.amount) for one in page.balances}
+        if not page.next_cursor:
+            return found
+        request.cursor = page.next_cursor
 
 
 async def settled():

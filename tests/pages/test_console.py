@@ -8,6 +8,7 @@ import re
 
 import pytest
 import pytest_asyncio
+from florin_server.web.console.operator import books
 from florin_server.web.console.session import IDLE_S, LIFE_S
 
 from tests.support.console import HOSTILE, OWN, Person
@@ -383,6 +384,14 @@ async def test_a_sign_in_leads_back(desk, person):
     assert back is not None
     told = await person.sign_in(tenant.secret, back[1].replace("&amp;", "&"))
     assert told.place == "/console/payments?status=succeeded&reference=a+b"
+
+
+async def test_the_books_show_the_balances_of_every_page(desk, operator, monkeypatch):
+    await paid(desk, await desk.tenant())
+    await operator.sign_in(token(desk))
+    whole = re.findall("<tr>.*", (await operator.get("/console/books")).text)
+    monkeypatch.setattr(books, "PAGE", 1)
+    assert re.findall("<tr>.*", (await operator.get("/console/books")).text) == whole
 
 
 async def test_the_operator_sees_everything_on_a_listener_of_its_own(desk, operator, person):

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from florin_server.domain.ledger.accounts import Kind
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.store.engine.query import Statement, StoreError, operation
-from florin_server.store.ledger import ledger
+from florin_server.store.ledger import books, ledger
 from florin_server.store.payouts import payouts
 from florin_server.store.tables.tables import ledger_transfer
 from hypothesis import given, settings
@@ -98,6 +99,56 @@ async def books_balance(engine, journals):
 @given(journals=JOURNALS)
 def test_books_balance_and_are_booked_once(engine, journals):
     asyncio.run(books_balance(engine, journals))
+
+
+async def list_pages(store, limit, kind=None):
+    pages, after = [], None
+    while True:
+        page = await store.read(books.list_balances(kind, after, limit))
+        pages.append(page.balances)
+        after = page.last
+        if after is None:
+            return pages
+
+
+@pytest.mark.parametrize("kind", [None, Kind.EXTERNAL])
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+async def test_pages_of_balances_have_every_balance_once_in_order(store, limit, kind):
+    await store.write(
+        book(
+            "a",
+            Posting("wallet:w", "external:a", ASSET, 5),
+            Posting("wallet:w", "external:b", COIN, 7),
+            Posting("external:c", "external:d", ASSET, 3),
+            Posting("external:d", "external:c", ASSET, 3),
+            Posting("expense:gas", "wallet:w", COIN, 2),
+            Posting("external:b", "merchant:m", ASSET, 1),
+        )
+    )
+    expected = [
+        ("expense:gas", COIN, 2),
+        ("external:a", ASSET, -5),
+        ("external:b", COIN, -7),
+        ("external:b", ASSET, 1),
+        ("merchant:m", ASSET, -1),
+        ("wallet:w", COIN, 5),
+        ("wallet:w", ASSET, 5),
+    ]
+    pages = await list_pages(store, limit, kind)
+    assert all(len(page) <= limit for page in pages)
+    assert [balance for page in pages for balance in page] == sorted(
+        balance for balance in expected if kind is None or balance[0].startswith(kind)
+    )
+
+
+async def test_page_of_balances_is_bounded_with_zero_balances_too(store):
+    even = [
+        Posting(*sides, ASSET, 1)
+        for number in range(5)
+        for sides in ((f"external:{number}", "wallet:w"), ("wallet:w", f"external:{number}"))
+    ]
+    await store.write(book("a", *even))
+    assert await list_pages(store, 2) == [[], [], []]
 
 
 async def test_amounts_of_256_bits_add_up_exactly(store):

@@ -29,7 +29,7 @@ from florin_server.store.exports import ledger as ledger_rows
 from florin_server.store.exports import money_out, transactions, watched
 from florin_server.store.exports import payments as payment_rows
 from florin_server.store.hints import generations
-from florin_server.store.ledger import ledger
+from florin_server.store.ledger import books, ledger
 from florin_server.store.limits import sharing
 from florin_server.store.migrations import config
 from florin_server.store.operator import executors
@@ -80,6 +80,7 @@ OPERATIONS = (
     replays,
     sharing,
     blocklists,
+    books,
     destinations,
     simulation,
     standing,
@@ -93,6 +94,8 @@ STATEMENTS = {
 }
 # small tables, and what is asked for seldom and looks at every row
 READS_ALL = {
+    "books_BUSY",
+    "books_ENTRIES",
     "customers_OFFERED",
     "customers_PAID",
     "deliveries_CLAIMED",
@@ -273,7 +276,7 @@ def test_no_operation_reads_a_whole_table(plans, name):
         *("exports_transactions_LAST", "exports_transactions_RANGE", "collected_data_ALL"),
         *("exports_money_out_PAYOUTS", "exports_money_out_REFUNDS", "events_EVENTS"),
         *("replays_OF_PARTNER", "replays_OF_MERCHANT", "replays_REFUNDED"),
-        "replays_SETTLED",
+        *("replays_SETTLED", "books_DEBIT_PAGE", "books_CREDIT_PAGE"),
     ],
 )
 def test_what_comes_first_is_read_in_order(plans, name):

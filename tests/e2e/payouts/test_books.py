@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import ledger_pb2, payout_pb2, system_pb2
+from florin_server.cli.payments import ledger as command
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
+from florin_server.domain.ledger import accounts
+from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.flows.ledger import books
 from florin_server.flows.ledger.books import Verdict
+from florin_server.store.ledger import ledger
 
 from tests.support.api import Refused
 from tests.support.books import SETTINGS, balance, exact, treasury_of
@@ -242,6 +246,65 @@ async def test_an_operator_sees_what_was_booked_for_a_payment(desk, shop):
     for one in balances:
         sums[one.asset] = sums.get(one.asset, 0) + int(one.amount)
     assert set(sums.values()) == {0}
+
+
+async def test_page_of_balances_has_as_many_rows_as_asked_for_and_never_more_than_1000(desk, shop):
+    await shop.sold(Wallet(), USD)
+    async with operator_of(desk.service) as operator:
+
+        async def ask(**values: Any) -> ledger_pb2.ListBalancesResponse:
+            return await operator.ask("ListBalances", ledger_pb2.ListBalancesRequest(**values))
+
+        whole = await ask(limit=1000)
+        assert await ask() == whole
+        assert len(whole.balances) > 3
+        assert not whole.next_cursor
+        rows, cursor = [], ""
+        while True:
+            page = await ask(limit=2, cursor=cursor)
+            assert len(page.balances) <= 2
+            rows += page.balances
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        assert rows == list(whole.balances)
+        wallets = await ask(kind=ledger_pb2.ACCOUNT_KIND_WALLET)
+        assert list(wallets.balances) == [one for one in rows if one.account.startswith("wallet:")]
+        for limit in (0, -1, 1001, 2**31 - 1):
+            with pytest.raises(Refused) as excess:
+                await ask(limit=limit)
+            assert excess.value.code == "params_validation"
+        other_list = (await ask(limit=1)).next_cursor
+        for values in ({"cursor": "x"}, {"cursor": other_list, "kind": 1}):
+            with pytest.raises(Refused) as refusal:
+                await ask(**values)
+            assert refusal.value.code == "invalid_params"
+        with pytest.raises(Refused) as refusal:
+            await ask(kind=99)
+        assert refusal.value.code == "params_validation"
+
+
+async def test_command_lists_the_balances_of_every_page(desk, shop, monkeypatch):
+    monkeypatch.setattr(command, "PAGE", 2)
+    async with operator_of(desk.service) as operator:
+        page = await operator.ask("ListBalances", ledger_pb2.ListBalancesRequest())
+        assert await command.list_balances(operator) == list(page.balances)
+
+
+async def test_answer_to_callers_that_name_no_limit_is_bounded(desk):
+    postings = [
+        Posting(accounts.external(f"eip155:1:0x{number:040x}"), accounts.BY_OPERATOR, DOLLARS, 1)
+        for number in range(books.BALANCES + 5)
+    ]
+    store = desk.service.app.store
+    await store.write(ledger.post("operator:many", "operator", None, None, postings, 1))
+    external = ledger_pb2.ACCOUNT_KIND_EXTERNAL
+    async with operator_of(desk.service) as operator:
+        request = ledger_pb2.ListBalancesRequest(kind=external)
+        page = await operator.ask("ListBalances", request)
+    assert len(page.balances) == books.BALANCES
+    assert page.next_cursor
+    await store.write(ledger.reverse("operator:many", 2))
 
 
 async def test_a_restart_changes_nothing_in_the_books(tmp_path):

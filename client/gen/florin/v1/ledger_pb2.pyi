@@ -60,6 +60,46 @@ BALANCE_VERDICT_NOT_READ: BalanceVerdict.ValueType  # 6
 """The chain was not read."""
 Global___BalanceVerdict: _TypeAlias = BalanceVerdict  # noqa: Y015
 
+class _AccountKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AccountKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AccountKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ACCOUNT_KIND_UNSPECIFIED: _AccountKind.ValueType  # 0
+    """No kind."""
+    ACCOUNT_KIND_WALLET: _AccountKind.ValueType  # 1
+    """A wallet of the installation: a relayer or a treasury."""
+    ACCOUNT_KIND_MERCHANT: _AccountKind.ValueType  # 2
+    """What a merchant is owed or owes."""
+    ACCOUNT_KIND_HELD: _AccountKind.ValueType  # 3
+    """Money of a blocked payer."""
+    ACCOUNT_KIND_INCOME: _AccountKind.ValueType  # 4
+    """Fees of payments."""
+    ACCOUNT_KIND_EXPENSE: _AccountKind.ValueType  # 5
+    """Fees of transactions."""
+    ACCOUNT_KIND_EXTERNAL: _AccountKind.ValueType  # 6
+    """Payers, and accounts that are paid past the installation."""
+
+class AccountKind(_AccountKind, metaclass=_AccountKindEnumTypeWrapper):
+    """Kind of an account of the books."""
+
+ACCOUNT_KIND_UNSPECIFIED: AccountKind.ValueType  # 0
+"""No kind."""
+ACCOUNT_KIND_WALLET: AccountKind.ValueType  # 1
+"""A wallet of the installation: a relayer or a treasury."""
+ACCOUNT_KIND_MERCHANT: AccountKind.ValueType  # 2
+"""What a merchant is owed or owes."""
+ACCOUNT_KIND_HELD: AccountKind.ValueType  # 3
+"""Money of a blocked payer."""
+ACCOUNT_KIND_INCOME: AccountKind.ValueType  # 4
+"""Fees of payments."""
+ACCOUNT_KIND_EXPENSE: AccountKind.ValueType  # 5
+"""Fees of transactions."""
+ACCOUNT_KIND_EXTERNAL: AccountKind.ValueType  # 6
+"""Payers, and accounts that are paid past the installation."""
+Global___AccountKind: _TypeAlias = AccountKind  # noqa: Y015
+
 @_typing.final
 class WalletBalance(_message.Message):
     """A wallet of ours in one asset."""
@@ -245,18 +285,33 @@ Global___BookDifferenceResponse: _TypeAlias = BookDifferenceResponse  # noqa: Y0
 
 @_typing.final
 class ListBalancesRequest(_message.Message):
-    """Asks for all balances."""
+    """Asks for a page of balances."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    CURSOR_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    cursor: _builtins.str
+    """The next_cursor of the answer before, with the same kind; empty means the start."""
+    limit: _builtins.int
+    """Balances in one answer; unset means 200."""
+    kind: Global___AccountKind.ValueType
+    """Accounts of this kind only; unset means all."""
     def __init__(
         self,
+        *,
+        cursor: _builtins.str = ...,
+        limit: _builtins.int | None = ...,
+        kind: Global___AccountKind.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "limit", b"limit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "cursor", b"cursor", "kind", b"kind", "limit", b"limit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
+    _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__limit) -> _WhichOneofReturnType__limit | None: ...
 
 Global___ListBalancesRequest: _TypeAlias = ListBalancesRequest  # noqa: Y015
 
@@ -292,23 +347,29 @@ Global___LedgerBalance: _TypeAlias = LedgerBalance  # noqa: Y015
 
 @_typing.final
 class ListBalancesResponse(_message.Message):
-    """All balances."""
+    """One page of balances."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     BALANCES_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    next_cursor: _builtins.str
+    """Where the next page begins; empty on the last one."""
     @_builtins.property
     def balances(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerBalance]:
-        """By account and asset, none of them zero."""
+        """By account and asset, none of them zero. Zero balances count against the limit, so that a page
+        before the last one may have fewer rows, or none. Each page is as new as its own answer.
+        """
 
     def __init__(
         self,
         *,
         balances: _abc.Iterable[Global___LedgerBalance] | None = ...,
+        next_cursor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["balances", b"balances"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["balances", b"balances", "next_cursor", b"next_cursor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -613,7 +613,7 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListBalances(self, request, context):
-        """Lists the balances of all accounts of the books.
+        """Lists the balances of the accounts of the books, page by page.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -140,7 +140,7 @@ class OperatorServiceStub:
     BookDifference: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.BookDifferenceRequest, _ledger_pb2.BookDifferenceResponse]
     """Books the difference of a wallet as the operator's deposit or withdrawal, while it is quiet."""
     ListBalances: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.ListBalancesRequest, _ledger_pb2.ListBalancesResponse]
-    """Lists the balances of all accounts of the books."""
+    """Lists the balances of the accounts of the books, page by page."""
     ListEntries: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.ListEntriesRequest, _ledger_pb2.ListEntriesResponse]
     """Lists what was booked for a payment."""
     ListExecutors: _grpc.UnaryUnaryMultiCallable[_system_pb2.ListExecutorsRequest, _system_pb2.ListExecutorsResponse]
@@ -266,7 +266,7 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     BookDifference: _aio.UnaryUnaryMultiCallable[_ledger_pb2.BookDifferenceRequest, _ledger_pb2.BookDifferenceResponse]  # type: ignore[assignment]
     """Books the difference of a wallet as the operator's deposit or withdrawal, while it is quiet."""
     ListBalances: _aio.UnaryUnaryMultiCallable[_ledger_pb2.ListBalancesRequest, _ledger_pb2.ListBalancesResponse]  # type: ignore[assignment]
-    """Lists the balances of all accounts of the books."""
+    """Lists the balances of the accounts of the books, page by page."""
     ListEntries: _aio.UnaryUnaryMultiCallable[_ledger_pb2.ListEntriesRequest, _ledger_pb2.ListEntriesResponse]  # type: ignore[assignment]
     """Lists what was booked for a payment."""
     ListExecutors: _aio.UnaryUnaryMultiCallable[_system_pb2.ListExecutorsRequest, _system_pb2.ListExecutorsResponse]  # type: ignore[assignment]
@@ -635,7 +635,7 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _ledger_pb2.ListBalancesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_ledger_pb2.ListBalancesResponse, _abc.Awaitable[_ledger_pb2.ListBalancesResponse]]:
-        """Lists the balances of all accounts of the books."""
+        """Lists the balances of the accounts of the books, page by page."""
 
     @_abc_1.abstractmethod
     def ListEntries(

@@ -14,12 +14,14 @@ from florin_server.boot.operator.client import operator
 from florin_server.boot.operator.error import OperatorError
 from florin_server.cli.console import console, fail, note, plain, table, told, working
 from florin_server.cli.exits import Exit
-from florin_server.cli.operation import ask, minute, refused
+from florin_server.cli.operation import ask, ask_in_turn, minute, refused
 from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 
 _WALLETS = ("Books and chain", "Booked", "On chain", "Difference", "Asset", "Wallet")
 _BALANCES = ("Balance", "Asset", "Account")
+# as many as the service answers at once
+PAGE = 1000
 _ENTRIES = ("Booked", "Minor units", "Asset", "From", "To", "Journal")
 _WORDS = {
     ledger_pb2.BALANCE_VERDICT_EXACT: "exact",
@@ -89,9 +91,21 @@ def book(given: dict[str, Any], account: str, asset: str, words: str) -> None:
 
 def balances(given: dict[str, Any]) -> None:
     """Prints the balances of all accounts."""
-    found = ask(given, "ListBalances", ledger_pb2.ListBalancesRequest())
-    if not told(found):
-        table(_BALANCES, [(one.amount, one.asset, one.account) for one in found.balances])
+    rows = ask_in_turn(given, list_balances)
+    if not told({"balances": rows}):
+        table(_BALANCES, [(balance.amount, balance.asset, balance.account) for balance in rows])
+
+
+async def list_balances(service: Any) -> list[ledger_pb2.LedgerBalance]:
+    """Return the balances of all pages."""
+    balances_: list[ledger_pb2.LedgerBalance] = []
+    request = ledger_pb2.ListBalancesRequest(limit=PAGE)
+    while True:
+        page = await service.ask("ListBalances", request)
+        balances_ += page.balances
+        if not page.next_cursor:
+            return balances_
+        request.cursor = page.next_cursor
 
 
 def entries(given: dict[str, Any], payment_id: str) -> None:

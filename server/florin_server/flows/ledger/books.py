@@ -6,15 +6,18 @@ that alarms; what it has too much is unbooked until the operator says that it wa
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
+from florin_server.domain import cursor
 from florin_server.domain.caip import canonical_account, canonical_asset
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.ids import short_id
+from florin_server.domain.ledger.accounts import Kind
 from florin_server.domain.quarantine import ItemKind
 from florin_server.flows.app import App
 from florin_server.flows.ledger import postings
@@ -31,6 +34,8 @@ _log = logging.getLogger(__name__)
 # looks at books and chain until nothing changed in between; a busy service is told as such
 _LOOKS = 3
 NOTE_MAX = 256
+# balances in one answer, if the caller does not say
+BALANCES = 200
 
 
 class Verdict(StrEnum):
@@ -106,6 +111,14 @@ class Check:
 
     problems: Sequence[str]
     comparison: Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceList:
+    """A page of (account, asset, debits less credits); `next_cursor` is empty on the last one."""
+
+    balances: Sequence[tuple[str, str, int]]
+    next_cursor: str
 
 
 def describe(line: Line) -> str:
@@ -322,9 +335,17 @@ def _book(  # noqa: PLR0917  (one of each, none alike)
     return line
 
 
-async def balances(app: App) -> list[tuple[str, str, int]]:
-    """Every account with its balance in an asset, debits less credits."""
-    return await app.store.survey(books.balances())
+async def list_balances(
+    app: App, kind: Kind | None = None, after: str = "", limit: int | None = None
+) -> BalanceList:
+    """Return a page of the balances of accounts; `after` is the cursor of the page before.
+
+    FlorinError invalid_params for a cursor of another list.
+    """
+    binding = json.dumps(["balances", kind])
+    position = cursor.decode(after, binding, str, str) if after else None
+    page = await app.store.survey(books.list_balances(kind, position, limit or BALANCES))
+    return BalanceList(page.balances, cursor.encode(page.last, binding) if page.last else "")
 
 
 async def entries(app: App, payment_id: str) -> list[Entry]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from florin.v1 import ledger_pb2
 
+from florin_server.domain.ledger.accounts import Kind
 from florin_server.flows.app import App
 from florin_server.flows.ledger import books
 from florin_server.flows.ledger.books import Line, Verdict
@@ -16,6 +17,7 @@ _VERDICT = {
     verdict: ledger_pb2.BalanceVerdict.Value(f"BALANCE_VERDICT_{verdict.upper()}")
     for verdict in Verdict
 }
+_KIND = {ledger_pb2.AccountKind.Value(f"ACCOUNT_KIND_{kind.upper()}"): kind for kind in Kind}
 
 
 class LedgerCalls:
@@ -50,12 +52,19 @@ class LedgerCalls:
     async def ListBalances(
         self, request: ledger_pb2.ListBalancesRequest, context: Any
     ) -> ledger_pb2.ListBalancesResponse:
-        """Lists the balances of all accounts."""
+        """Return a page of the balances of accounts."""
+        page = await books.list_balances(
+            self._app,
+            _KIND.get(request.kind),
+            request.cursor,
+            request.limit if request.HasField("limit") else None,
+        )
         return ledger_pb2.ListBalancesResponse(
             balances=[
                 ledger_pb2.LedgerBalance(account=account, asset=asset, amount=str(amount))
-                for account, asset, amount in await books.balances(self._app)
-            ]
+                for account, asset, amount in page.balances
+            ],
+            next_cursor=page.next_cursor,
         )
 
     async def ListEntries(

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Select, select, text
+from sqlalchemy import ColumnElement, Select, Text, select, text, tuple_
 
 from florin_server.domain.ledger import accounts, journals, postings
 from florin_server.domain.payments.payment import Option
@@ -25,18 +25,25 @@ _WALLET = accounts.prefix(accounts.Kind.WALLET)
 _OPENING = journals.prefix(journals.Kind.OPENING)
 # what a text compares below that begins like another one
 _END = ";"  # the sign after a colon
+_LAST = "~"  # names of accounts begin with a kind, so that each compares below
 
 
-def _sums(side: ColumnElement[str], *, wallets: bool) -> Select[Row]:
-    found = select(side, ledger_transfer.c.asset, exact_sum(ledger_transfer.c.amount))
-    if wallets:
-        found = found.where(side >= param("first"), side < param("end"))
-    return found.group_by(side, ledger_transfer.c.asset)
+def _sums(side: ColumnElement[str]) -> Select[Row]:
+    asset = ledger_transfer.c.asset
+    sums = select(side, asset, exact_sum(ledger_transfer.c.amount))
+    return sums.where(side < param("end")).group_by(side, asset)
+
+
+def _page(side: ColumnElement[str]) -> Select[Row]:
+    asset = ledger_transfer.c.asset
+    position = tuple_(param("account", Text), param("asset_", Text))
+    page = _sums(side).where(tuple_(side, asset) > position)
+    return page.order_by(side, asset).limit(param("most"))
 
 
 _SIDES = (ledger_transfer.c.debit, ledger_transfer.c.credit)
-_DEBITS, _CREDITS = (Statement(_sums(side, wallets=True)) for side in _SIDES)
-_ALL_DEBITS, _ALL_CREDITS = (Statement(_sums(side, wallets=False)) for side in _SIDES)
+_DEBITS, _CREDITS = (Statement(_sums(side).where(side >= param("first"))) for side in _SIDES)
+_DEBIT_PAGE, _CREDIT_PAGE = (Statement(_page(side)) for side in _SIDES)
 _KEYS = Statement(
     select(ledger_journal.c.idem_key).where(
         ledger_journal.c.idem_key >= param("first"), ledger_journal.c.idem_key < param("end")
@@ -89,6 +96,17 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
+class BalancePage:
+    """Accounts with their balances in an asset, debits less credits, in minor units.
+
+    `last` is the account and asset that the next page begins after; None on the last page.
+    """
+
+    balances: list[tuple[str, str, int]]
+    last: tuple[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A transfer of a journal that belongs to a payment."""
 
@@ -131,13 +149,31 @@ def standing(chains: Mapping[str, Chain]) -> Op[Standing]:
 
 
 @operation
-def balances() -> Op[list[tuple[str, str, int]]]:
-    """Every account with its balance in an asset, debits less credits; looks at every transfer."""
-    found: dict[tuple[str, str], int] = defaultdict(int)
-    for statement, sign in ((_ALL_DEBITS, 1), (_ALL_CREDITS, -1)):
-        for account, asset, total in (yield statement()):
-            found[account, asset] += sign * total
-    return [(*key, total) for key, total in sorted(found.items()) if total]
+def list_balances(
+    kind: accounts.Kind | None, after: tuple[str, str] | None, limit: int
+) -> Op[BalancePage]:
+    """Return a page of the balances of all accounts, or of those of a kind, by account and asset.
+
+    Zero balances are left out, but count against the limit: else a page might read every transfer.
+    """
+    first = accounts.prefix(kind) if kind else ""
+    account, asset = after or (first, "")
+    page = {
+        "account": account,
+        "asset_": asset,
+        "end": first[:-1] + _END if kind else _LAST,
+        "most": limit + 1,
+    }
+    totals: dict[tuple[str, str], int] = defaultdict(int)
+    for statement, sign in ((_DEBIT_PAGE, 1), (_CREDIT_PAGE, -1)):
+        for *key, total in (yield statement(**page)):
+            totals[key[0], key[1]] += sign * total
+    # each side has its first limit + 1 keys, so that the first ones of both have all their sums
+    keys = sorted(totals)
+    return BalancePage(
+        [(*key, totals[key]) for key in keys[:limit] if totals[key]],
+        keys[limit - 1] if len(keys) > limit else None,
+    )
 
 
 @operation

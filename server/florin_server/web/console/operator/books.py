@@ -15,6 +15,8 @@ from florin_server.web.console.fields import Form, grouped
 from florin_server.web.console.site import Visit
 
 PATH = "/console/books"
+# balances in one answer of the service: as many as it gives
+PAGE = 1000
 # rows of a page of accounts
 ACCOUNTS_SHOWN = 50
 # kinds that grow with the number of buyers and merchants: one row for each asset
@@ -56,16 +58,30 @@ async def show(visit: Visit) -> PlainAnswer:
     checked = None
     if visit.query.get("check") == "1":
         checked = await visit.ask("OperatorService.CheckLedger", ledger_pb2.CheckLedgerRequest())
-    found = await visit.ask("OperatorService.ListBalances", ledger_pb2.ListBalancesRequest())
+    balances = await all_balances(visit)
     query = grouped(visit.request.query)
     return visit.page(
         "operator/books",
         "Books",
-        lines=summarize(found.balances),
-        listed=list_accounts(found.balances, query) if query.text("kind") else None,
+        lines=summarize(balances),
+        listed=list_accounts(balances, query) if query.text("kind") else None,
         kinds=_MANY,
         checked=checked,
     )
+
+
+async def all_balances(
+    visit: Visit, kind: ledger_pb2.AccountKind.ValueType = ledger_pb2.ACCOUNT_KIND_UNSPECIFIED
+) -> list[ledger_pb2.LedgerBalance]:
+    """Return the balances of all accounts, or of those of a kind, from every page of the list."""
+    balances: list[ledger_pb2.LedgerBalance] = []
+    request = ledger_pb2.ListBalancesRequest(limit=PAGE, kind=kind)
+    while True:
+        page = await visit.ask("OperatorService.ListBalances", request)
+        balances += page.balances
+        if not page.next_cursor:
+            return balances
+        request.cursor = page.next_cursor
 
 
 def summarize(balances: Iterable[ledger_pb2.LedgerBalance]) -> list[BalanceLine]:

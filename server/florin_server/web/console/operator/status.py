@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from florin.v1 import condition_pb2, ledger_pb2, system_pb2
 from florin_gateway.plain import PlainAnswer
 
-from florin_server.domain.ledger.accounts import Kind, kind_of, wallet
+from florin_server.domain.ledger.accounts import wallet
+from florin_server.web.console.operator.books import all_balances
 from florin_server.web.console.site import ROOT, Visit
 
 _OK = condition_pb2.CONDITION_STATE_OK
@@ -17,7 +18,8 @@ async def show(visit: Visit) -> PlainAnswer:
     """How the installation is doing."""
     system = await visit.ask("OperatorService.GetSystemStatus", system_pb2.GetSystemStatusRequest())
     senders = await visit.ask("OperatorService.ListExecutors", system_pb2.ListExecutorsRequest())
-    balances = await visit.ask("OperatorService.ListBalances", ledger_pb2.ListBalancesRequest())
+    # accounts of buyers and merchants, which may be many, are not on this page
+    wallets = await all_balances(visit, ledger_pb2.ACCOUNT_KIND_WALLET)
     alarms = [
         *(("", one) for one in _wrong(system.conditions)),
         *((chain.chain_id, one) for chain in system.chains for one in _wrong(chain.conditions)),
@@ -29,8 +31,8 @@ async def show(visit: Visit) -> PlainAnswer:
         system=system,
         alarms=alarms,
         executors=senders.executors,
-        coins={one.id: _coin(balances.balances, one.id) for one in senders.executors},
-        burn=[one for one in balances.balances if kind_of(one.account) is Kind.EXPENSE],
+        coins={one.id: _coin(wallets, one.id) for one in senders.executors},
+        burn=await all_balances(visit, ledger_pb2.ACCOUNT_KIND_EXPENSE),
     )
 
 
