@@ -41,6 +41,10 @@ def shown(language: str = "en", **changes) -> str:
     return checkout.page(checkout.Checkout(**{**TOLD, **changes}), language).body.decode()
 
 
+def refund(progress: RefundProgress) -> checkout.CheckoutRefund:
+    return checkout.CheckoutRefund(progress, Decimal("0.003500"), Decimal("0.012"), "ETH")
+
+
 def scripts(page: str) -> int:
     """How many scripts there are: the page's own, and two of data."""
     return len(re.findall("<script", page))
@@ -108,7 +112,10 @@ async def test_a_payment_that_is_out_of_time_says_so_at_once(desk):
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_every_state_has_its_words_and_its_look(language):
     pages = [shown(language, status=status) for status in Status]
-    pages += [shown(language, status=Status.SUCCEEDED, refund=one) for one in RefundProgress]
+    pages += [
+        shown(language, status=Status.SUCCEEDED, refund=refund(progress))
+        for progress in RefundProgress
+    ]
     assert len({tuple(titles(page)) for page in pages}) == len(pages)
     assert all(len(titles(page)) == 1 for page in pages)
     looks = {re.search(r'class="state (\w+)"', page)[1] for page in pages}
@@ -117,6 +124,29 @@ async def test_every_state_has_its_words_and_its_look(language):
     assert ["pay_1</code>" in page and "<svg" in page for page in pages] == (
         [True] + [False] * (len(pages) - 1)
     )
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_partly_refunded_payment_shows_how_much_of_how_much(language):
+    page = shown(language, status=Status.SUCCEEDED, refund=refund(RefundProgress.PARTLY))
+    text = re.search(r"</h2>\s*<p>(.*)</p>", page)
+    assert text is not None
+    decimal = "," if language in {"de", "es", "fr"} else "."
+    amounts = re.findall(r"<bdi>([^<]*)\xa0ETH</bdi>", text[1])
+    assert sorted(amounts) == [f"0{decimal}0035", f"0{decimal}012"]
+
+
+async def test_refunds_of_a_part_are_summed_on_the_payment_page(desk):
+    offer = await desk.offer()
+    await desk.confirm(offer)
+    assert (await desk.final(offer.payment_id))["status"] == "succeeded"
+    for number, (value, total) in enumerate((("100", "1.00"), ("250", "3.50"))):
+        amount = {"unit": "iso4217/USD", "value": value}
+        await desk.rest.refund(offer.payment_id, key=f"part-{number}", amount=amount)
+        page = (await desk.ask("GET", f"/{offer.payment_id}")).text
+        assert titles(page) == ["Partly refunded"]
+        assert "You paid <bdi>12.50\xa0tUSD</bdi>, and " in page
+        assert f" gives <bdi>{total}\xa0tUSD</bdi> of it back" in page
 
 
 async def test_what_failed_or_is_over_promises_nothing_that_a_chain_may_contradict():

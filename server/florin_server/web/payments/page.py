@@ -76,6 +76,16 @@ class Paid:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckoutRefund:
+    """How far a payment is refunded: `value` of `paid`, in whole units of the paid asset."""
+
+    progress: RefundProgress
+    value: Decimal
+    paid: Decimal
+    symbol: str
+
+
+@dataclass(frozen=True, slots=True)
 class Checkout:
     """What the page tells. `value` is in whole units of `symbol`; times are Unix seconds.
 
@@ -106,7 +116,7 @@ class Checkout:
     progress: Progress | None = None
     paid: Paid | None = None
     transaction: Transaction | None = None
-    refund: RefundProgress | None = None
+    refund: CheckoutRefund | None = None
     panel: Panel | None = None
     refused: str = ""
 
@@ -127,6 +137,8 @@ class _Told:
     paid: str | None
     ended: str
     ended_told: str
+    refunded: str
+    refunded_of: str
     wallets: Sequence[tuple[str, str]] = field(default=())
 
 
@@ -168,13 +180,13 @@ def _views(checkout: Checkout) -> Sequence[View]:
     """The state as it is, then those that it may turn into while the page is open."""
     shown = _VIEWS[checkout.status]
     if checkout.status is Status.SUCCEEDED and checkout.refund is not None:
-        shown = _REFUND_VIEWS[checkout.refund]
+        shown = _REFUND_VIEWS[checkout.refund.progress]
     later = checkout.status is Status.REQUIRES_ACTION
     return (shown, _VIEWS[Status.PROCESSING]) if later else (shown,)
 
 
 def _told(checkout: Checkout, said: Words) -> _Told:
-    paid = checkout.paid
+    paid, refund = checkout.paid, checkout.refund
     open_ = checkout.status is Status.REQUIRES_ACTION
     ended = datetime.fromtimestamp(checkout.updated_at, UTC)
     done = checkout.status is Status.SUCCEEDED
@@ -191,6 +203,8 @@ def _told(checkout: Checkout, said: Words) -> _Told:
         paid=None if paid is None else _paid(paid, said),
         ended=ended.isoformat(),
         ended_told=said.time(checkout.updated_at) if done else "",
+        refunded=said.amount(_short(refund.value), refund.symbol) if refund else "",
+        refunded_of=said.amount(_short(refund.paid), refund.symbol) if refund else "",
         wallets=_wallets(checkout.link, tuple(checkout.wallets)) if open_ else (),
     )
 

@@ -14,8 +14,8 @@ from florin_gateway.plain import PlainAnswer, PlainRequest
 from florin_server.domain.accounts.credentials import CHECKOUT_APPS
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.links import QUERY_ID, query_id
-from florin_server.domain.payments.payment import Merchant, Payment
-from florin_server.domain.payouts.refund_amounts import describe_progress
+from florin_server.domain.payments.payment import Merchant, Payment, Refund
+from florin_server.domain.payouts.refund_amounts import describe_progress, sum_refunds
 from florin_server.flows.accounts.wallets import checkout_app
 from florin_server.flows.app import App
 from florin_server.flows.payments import panel
@@ -35,7 +35,7 @@ from florin_server.web.language import LANGUAGES, PARAMETER, spoken
 from florin_server.web.notice import no_payment, too_many
 from florin_server.web.origin import is_own_form
 from florin_server.web.payments import page
-from florin_server.web.payments.page import Chain, Checkout, Paid
+from florin_server.web.payments.page import Chain, Checkout, CheckoutRefund, Paid
 from florin_server.web.refusal import refusal
 
 _FORM: Final = b"application/x-www-form-urlencoded"
@@ -138,9 +138,23 @@ class Pages:
             if status.info.HasField("option_amount")
             else None,
             transaction=transaction(app, payment),
-            refund=describe_progress(payment, refunds),
+            refund=self._describe_refund(payment, refunds),
             panel=panel.panel(app, payment),
             refused=refused,
+        )
+
+    def _describe_refund(
+        self, payment: Payment, refunds: Sequence[Refund]
+    ) -> CheckoutRefund | None:
+        """Return how much of a payment goes back or went back; None if nothing does."""
+        refund_progress = describe_progress(payment, refunds)
+        if refund_progress is None:
+            return None
+        totals = sum_refunds(payment, refunds)
+        value = self._answers.amount(totals.unit, totals.refunded)
+        paid = self._answers.amount(totals.unit, totals.refunded + totals.refundable)
+        return CheckoutRefund(
+            refund_progress, _whole(value), _whole(paid), value.display.asset_symbol
         )
 
     def _chains(self, payment: Payment) -> Sequence[Chain]:
