@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from florin_server.domain.payouts.payout import PayoutStatus
+from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
@@ -46,8 +46,7 @@ async def adopt(
             continue
         one = waiting[0]
         _log.critical("nonce %d of %s: %s, as payout %s asks", nonce, sender.account, moved, one.id)
-        claim = payouts.claim(one, sent.hash, None, None, app.clock.now_us())
-        await sender.adopt(one.id, nonce, Signed(sent.raw, sent.hash), claim)
+        await _record_adopted(app, sender, one, nonce, Signed(sent.raw, sent.hash))
 
 
 async def look_at_history(app: Core, rail: Rail, sender: TxSender) -> None:
@@ -78,9 +77,16 @@ async def look_at_history(app: Core, rail: Rail, sender: TxSender) -> None:
         one = waiting.get(payout_id)
         _log.critical("%s is the transfer of payout %s", signed.hash, payout_id)
         if one is not None and one.status is PayoutStatus.WAITING:
-            claim = payouts.claim(one, signed.hash, None, None, app.clock.now_us())
-            await sender.adopt(payout_id, sender.next_nonce, signed, claim)
+            await _record_adopted(app, sender, one, sender.next_nonce, signed)
     await app.store.write(installation.put(name, noted[0].hash))
+
+
+async def _record_adopted(
+    app: Core, sender: TxSender, payout: Payout, nonce: int, transaction: Signed
+) -> None:
+    """Claim a waiting payout for a transaction that made it, which the sender follows from now."""
+    claim = payouts.claim(payout, transaction.hash, None, None, app.clock.now_us())
+    await sender.adopt(payout.id, nonce, transaction, claim)
 
 
 async def look_at_database(app: Core) -> str:
