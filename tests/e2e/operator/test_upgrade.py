@@ -7,7 +7,6 @@ are done, refunded, confirmed and open, a refund on its way, a receipt. `facts.j
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,16 @@ from florin_server.store.operator import executors
 from tests.support.books import SETTINGS, exact
 from tests.support.desk import opened
 from tests.support.payout_shop import PRICE
+from tests.support.released import RELEASED, unpack_home
 from tests.support.until import until
 
-HOMES = Path(__file__).parents[2] / "data"
-RELEASED = ["0.3.0"]
 # what the faucet gave each buyer
 GIVEN = 10_000_000_000
 
 
 @pytest.fixture(params=RELEASED)
 def home(request, tmp_path) -> Path:
-    name = f"home-{request.param}"
-    with tarfile.open(HOMES / f"{name}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path / name
+    return unpack_home(request.param, tmp_path)
 
 
 async def test_a_home_of_a_released_version_goes_on_under_this_one(home):
