@@ -25,6 +25,7 @@ from florin_server.store.engine.query import (
     operation,
     param,
 )
+from florin_server.store.operator import older_releases
 from florin_server.store.tables.payouts import OWED
 from florin_server.store.tables.tables import (
     covering_payout,
@@ -169,8 +170,12 @@ def has_payouts() -> Op[bool]:
 def settle_covered() -> Op[int | None]:
     """Mark one page of payments that the oldest such payout covers; None if there is none.
 
+    None too while processes of an older release are alive, which count events without it.
+
     Return how many were marked. The payout is done once it covers no more.
     """
+    if (yield from older_releases.is_held()):
+        return None
     rows = yield _NEXT()
     if not rows:
         return None
