@@ -53,6 +53,30 @@ async def test_a_block_to_come_is_none(lab):
     assert await lab.rail.blocks.block(head.number + 1) is None
 
 
+async def test_accepted_payments_settle_through_the_contract_that_they_signed_for(lab):
+    made = await lab.send(data=artifact("PaySettler").bytecode, gas=3_000_000)
+    new = made["contractAddress"].lower()
+    before = [await lab.sold(1), await lab.sold(2)]
+    changed = settings(settler=new, former_settlers=(DEVNET.settler,))
+    lab.rail = EvmRail(changed, RELAYER, lab.node)
+    await lab.rail.start()
+    after = await lab.sold(3)
+    items = [*before, after]
+    assert await lab.rail.relay.simulate(items) == [True, True, True]
+    batches = lab.rail.relay.batches(items)
+    assert [list(one) for one in batches] == [before, [after]]
+    for batch in batches:
+        await lab.settle(*batch)
+    references = [lab.rail.terms.reference(one.option) for one in items]
+    paid = await lab.rail.direct.paid(references, 0)
+    assert len(paid) == 3
+    # one that is not followed is refused by the contract that is
+    unknown = EvmRail(settings(settler=new), RELAYER, lab.node)
+    await unknown.start()
+    assert await unknown.relay.simulate([await lab.sold(4)]) == [True]
+    assert await unknown.relay.simulate([before[0]]) == [False]
+
+
 async def test_a_nonce_counts_as_used_once_it_is_final(lab):
     nonce = await lab.rail.account_nonces.next_nonce(RELAYER.address)
     await lab.settle(await lab.sold(1))

@@ -12,15 +12,15 @@ from florin_server.store.payouts import covered, refunds
 from florin_server.store.settlement import chain_txs
 from florin_server.store.webhooks import events
 
-from tests.contract.store.test_store_covered import ends, leaves, marked, owed
-from tests.contract.store.test_store_webhook_refunds import (
+from tests.support.hooked import added, claim
+from tests.support.migrated import upgrade_finished
+from tests.support.store_covered import ends, leaves, marked, owed
+from tests.support.store_kit import LATER_US, accepted, beside, submitted, success
+from tests.support.store_refunds import (
     asked_for,
     claims,
     told,
 )
-from tests.support.hooked import added, claim
-from tests.support.migrated import upgrade_finished
-from tests.support.store_kit import LATER_US, accepted, beside, submitted, success
 
 OLDER_IS_ALIVE = "INSERT INTO process (id, now_us) VALUES ('older', 1)"
 OLDER_ENDS = "DELETE FROM process WHERE id = 'older'"
