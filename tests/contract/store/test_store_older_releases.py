@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from florin_server.store.engine.schema import HEAD
 from florin_server.store.limits import sharing
-from florin_server.store.operator import installation, older_releases
+from florin_server.store.operator import installation
 from florin_server.store.payouts import covered, refunds
 from florin_server.store.settlement import chain_txs
+from florin_server.store.upgrades import older_releases
 from florin_server.store.webhooks import events
 
 from tests.support.hooked import added, claim

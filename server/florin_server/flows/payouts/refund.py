@@ -21,10 +21,10 @@ from florin_server.flows.app import App, Caller
 from florin_server.flows.payments.idempotent import once
 from florin_server.flows.payments.load import visible
 from florin_server.store.engine.query import Op, operation
-from florin_server.store.operator import older_releases
 from florin_server.store.payments import payments, simulation
 from florin_server.store.payments.idempotency import Replay
 from florin_server.store.payouts import payouts, refunds
+from florin_server.store.upgrades import older_releases
 
 _UNIT = "caip19/"
 

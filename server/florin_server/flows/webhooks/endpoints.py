@@ -27,7 +27,7 @@ from florin_server.domain.webhooks.signing import Keys
 from florin_server.flows.app import App, Core
 from florin_server.store.accounts import merchants, standing
 from florin_server.store.engine.query import Op, operation
-from florin_server.store.operator import older_releases
+from florin_server.store.upgrades import older_releases
 from florin_server.store.webhooks import endpoints
 from florin_server.store.webhooks.endpoints import Owner, Secret
 

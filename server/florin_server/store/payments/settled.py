@@ -8,8 +8,8 @@ from sqlalchemy import select, text
 
 from florin_server.domain.payments.payment import Status
 from florin_server.store.engine.query import Op, Statement, any_of, insert, operation
-from florin_server.store.operator import older_releases
 from florin_server.store.tables.tables import payment, payment_settled
+from florin_server.store.upgrades import older_releases
 
 _DIRECT = Statement(
     insert(payment_settled)

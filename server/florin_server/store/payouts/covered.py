@@ -25,7 +25,6 @@ from florin_server.store.engine.query import (
     operation,
     param,
 )
-from florin_server.store.operator import older_releases
 from florin_server.store.tables.payouts import OWED
 from florin_server.store.tables.tables import (
     covering_payout,
@@ -36,6 +35,7 @@ from florin_server.store.tables.tables import (
     payout,
     refund_event,
 )
+from florin_server.store.upgrades import older_releases
 from florin_server.store.webhooks import outbox
 
 # payments that one transaction marks

@@ -6,7 +6,7 @@ import logging
 
 from florin_server.clock import rest
 from florin_server.flows.app import Core
-from florin_server.store.operator import older_releases
+from florin_server.store.upgrades import older_releases
 
 _log = logging.getLogger(__name__)
 

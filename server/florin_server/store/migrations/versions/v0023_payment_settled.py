@@ -11,7 +11,7 @@ branch_labels = None
 depends_on = None
 
 # Settlements of payments before, and the format of endpoints, are filled in by
-# `store.operator.older_releases`: processes of the release before count events in another way.
+# `store.upgrades.older_releases`: processes of the release before count events in another way.
 _API = (
     "UPDATE webhook_endpoint SET version = (SELECT partner.version_pin FROM partner"
     " WHERE partner.id = webhook_endpoint.partner_id)"
