@@ -1,10 +1,15 @@
-"""Files of other schemas."""
+"""Stores of other schemas, and what an upgrade leaves to do."""
 
 from __future__ import annotations
 
+import asyncpg
 from alembic import command
-from florin_server.store.migrations import config
+from florin_server.store.engine.store import Store
+from florin_server.store.migrations import config, listen
+from florin_server.store.upgrades import older_releases
 from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool, StaticPool
 
 
 def moved(path, revision: str, *, down: bool = False) -> None:
@@ -13,3 +18,34 @@ def moved(path, revision: str, *, down: bool = False) -> None:
     with engine.begin() as connection:
         (command.downgrade if down else command.upgrade)(config(connection), revision)
     engine.dispose()
+
+
+async def upgrade_finished(store: Store) -> None:
+    """Fills in what processes of older releases left out, none of which is alive."""
+    assert await store.write(older_releases.release(alone=store.exclusive))
+    while await store.write(older_releases.fill_page()):
+        pass
+    assert not await store.read(older_releases.is_pending())
+
+
+async def move_database(dsn: str, revision: str, *, down: bool = False) -> None:
+    """Bring a database to a revision, which nobody works on."""
+    engine = create_async_engine(
+        "postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(dsn), poolclass=NullPool
+    )
+    migrate = command.downgrade if down else command.upgrade
+    async with engine.begin() as connection:
+        await connection.run_sync(lambda raw: migrate(config(raw), revision))
+    await engine.dispose()
+
+
+def statements_between(first: str, last: str) -> list[str]:
+    """Return the statements that bring an empty file from one revision to another, a line each."""
+    statements: list[str] = []
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    with engine.begin() as connection:
+        command.upgrade(config(connection), first)
+        listen(engine, statements.append)
+        command.upgrade(config(connection), last)
+    engine.dispose()
+    return [" ".join(one.split()) for one in statements]

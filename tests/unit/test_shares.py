@@ -59,7 +59,7 @@ def item(signature: bytes, *, by_key: bool, opened_by: bytes | None = None) -> I
         signature=signature,
     )
     opening = None if opened_by is None else Opening(pay.payer, TOKEN, opened_by)
-    return Item(pay, by_permit2=False, by_key=by_key, opening=opening)
+    return Item(pay, "0x" + "22" * 20, by_permit2=False, by_key=by_key, opening=opening)
 
 
 def noise(most: int) -> st.SearchStrategy[bytes]:

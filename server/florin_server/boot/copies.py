@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from contextlib import closing
@@ -10,7 +11,7 @@ from pathlib import Path
 from florin_server.boot.home import Refused
 from florin_server.boot.stores import reading
 from florin_server.clock import SystemClock
-from florin_server.store.engine import copying, schema
+from florin_server.store.engine import copying, migrating, schema
 from florin_server.store.engine.copying import Content
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import Row, run
@@ -37,6 +38,7 @@ def backup(store: Path | Database, to: Path) -> Copied:
     at_us = SystemClock().now_us()
     if to.exists():
         raise Refused(f"{to} is there already")
+    _check_schema(store)
     part = to.with_name(to.name + ".part")
     for left in to.parent.glob(f"{part.name}*"):
         left.unlink()
@@ -78,6 +80,8 @@ async def restore(source: Path | Database, to: Path | Database) -> Copied:
     the same afterwards: then it is of no use.
     """
     _check_source(source, to)
+    for store in (source, to):
+        await asyncio.to_thread(_check_schema, store)
     origin = await open_store(source)
     try:
         target = await open_store(to)
@@ -94,6 +98,14 @@ def _check_source(source: Path | Database, to: Path | Database) -> None:
         raise Refused("a store is not copied to itself")
     if isinstance(source, Path) and not source.exists():
         raise Refused(f"there is no store at {source}")
+
+
+def _check_schema(store: Path | Database) -> None:
+    """Refuse a store of a newer schema: this Florin may work on it, but would lose columns."""
+    if (found := migrating.standing(store)).is_newer:
+        raise Refused(
+            f"{store} has schema {found.version}, which a newer Florin made: copy it with that one"
+        )
 
 
 async def _copy(origin: Store, target: Store) -> Copied:

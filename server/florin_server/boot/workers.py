@@ -19,6 +19,7 @@ from florin_server.store.engine.query import StoreError
 from florin_server.store.payouts import payouts
 from florin_server.workers.hints import jobs as hints
 from florin_server.workers.housekeeping.expire import expire, forget_data, forget_gas, forget_keys
+from florin_server.workers.housekeeping.finish_upgrade import finish_upgrade
 from florin_server.workers.housekeeping.keep_books import BookKeeper
 from florin_server.workers.housekeeping.prices import follow_prices
 from florin_server.workers.housekeeping.quarantine import keep_quarantine
@@ -132,7 +133,11 @@ class Workers:
 
 
 def _jobs(app: App, staff: Staff) -> list[Coroutine[Any, Any, None]]:
-    tidy = (expire, forget_keys, forget_data, forget_gas, forget_icons) if staff.settles else ()
+    tidy = (
+        (expire, finish_upgrade, forget_keys, forget_data, forget_gas, forget_icons)
+        if staff.settles
+        else ()
+    )
     steady: dict[str, Callable[[], Awaitable[None]]] = {
         **{work.__name__: partial(work, app) for work in tidy},
         "keep_quarantine": partial(keep_quarantine, app),

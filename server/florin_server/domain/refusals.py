@@ -59,6 +59,16 @@ def stopping(version: int | None) -> FlorinError:
     )
 
 
+def upgrade_unfinished() -> FlorinError:
+    """Processes of an older release are alive, and would not understand what is asked for."""
+    return FlorinError(
+        Code.INTERNAL_ERROR,
+        "An upgrade of the service is not finished: try again in some minutes",
+        retry_after_s=60,
+        unavailable=True,
+    )
+
+
 def dependency_down(*, wcp_profile: bool) -> FlorinError:
     """Something behind us does not answer; the same call may succeed in a moment."""
     if wcp_profile:

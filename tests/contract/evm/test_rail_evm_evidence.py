@@ -14,7 +14,7 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import fees_of
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.evm_lab import PRICE, RELAYER, TOKEN, buyer, open_lab, refuse, reply, settings
+from tests.support.evm_lab import PRICE, RELAYER, buyer, open_lab, refuse, reply, settings
 
 pytestmark = pytest.mark.both_chains
 
@@ -51,6 +51,30 @@ async def test_the_head_is_the_newest_block(lab):
 async def test_a_block_to_come_is_none(lab):
     head = await lab.rail.observer.head()
     assert await lab.rail.blocks.block(head.number + 1) is None
+
+
+async def test_accepted_payments_settle_through_the_contract_that_they_signed_for(lab):
+    made = await lab.send(data=artifact("PaySettler").bytecode, gas=3_000_000)
+    new = made["contractAddress"].lower()
+    before = [await lab.sold(1), await lab.sold(2)]
+    changed = settings(settler=new, former_settlers=(DEVNET.settler,))
+    lab.rail = EvmRail(changed, RELAYER, lab.node)
+    await lab.rail.start()
+    after = await lab.sold(3)
+    items = [*before, after]
+    assert await lab.rail.relay.simulate(items) == [True, True, True]
+    batches = lab.rail.relay.batches(items)
+    assert [list(one) for one in batches] == [before, [after]]
+    for batch in batches:
+        await lab.settle(*batch)
+    references = [lab.rail.terms.reference(one.option) for one in items]
+    paid = await lab.rail.direct.paid(references, 0)
+    assert len(paid) == 3
+    # one that is not followed is refused by the contract that is
+    unknown = EvmRail(settings(settler=new), RELAYER, lab.node)
+    await unknown.start()
+    assert await unknown.relay.simulate([await lab.sold(4)]) == [True]
+    assert await unknown.relay.simulate([before[0]]) == [False]
 
 
 async def test_a_nonce_counts_as_used_once_it_is_final(lab):
@@ -404,21 +428,6 @@ async def test_with_nothing_final_nothing_is_dead(lab):
     item = await lab.sold(1)
     assert await lab.rail.observer.evidence.spent_or_lapsed(item.option) is None
     assert not await lab.rail.account_nonces.nonce_used(RELAYER.address, 0)
-
-
-async def test_events_of_a_former_settlement_contract_still_count(lab):
-    made = await lab.send(data=artifact("PaySettler").bytecode, gas=3_000_000)
-    changed = settings(settler=made["contractAddress"], former_settlers=(DEVNET.settler,))
-    item, paid, reference = await settled(lab)
-    now = EvmRail(changed, RELAYER, lab.node)
-    await now.start()
-    assert list(now.assets) == [TOKEN]
-    assert await now.direct.paid([reference], 0) == [paid]
-    assert now.terms.proves(item.option, paid)
-    stranger = replace(item.option, terms={**item.option.terms, "settler": "0x" + "13" * 20})
-    await lab.mine(CONFIRMATIONS)
-    assert await now.observer.evidence.spent_or_lapsed(stranger) is None
-    assert "was used" in await now.observer.evidence.spent_or_lapsed(item.option)
 
 
 async def test_a_nonce_counts_as_used_once_the_chain_calls_its_block_finalized():

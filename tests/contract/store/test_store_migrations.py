@@ -10,7 +10,7 @@ from florin_server.store.engine import schema
 from florin_server.store.settlement import chain_txs
 from florin_server.store.tables.tables import METADATA
 
-from tests.support.migrated import moved
+from tests.support.migrated import moved, upgrade_finished
 from tests.support.store_kit import CHAIN, SENDER, accepted, opened, submitted, tx
 
 # what a row has that nobody asks for here
@@ -158,7 +158,8 @@ async def test_settlements_of_an_old_file_follow_what_its_refunds_went_through(t
         put(raw, "partner", id="par_1", version_pin="2026-02-18", status="active")
         endpoint = {"id": "whe_1", "partner_id": "par_1", "version": "2026-02-18"}
         put(raw, "webhook_endpoint", **endpoint, state="active")
-    schema.prepare(path)
+    async with opened("sqlite", tmp_path) as store:
+        await upgrade_finished(store)
     names = "payment_id, at_us, tx_id, unit, value, after_refunds, partner_id, live"
     assert rows(path, f"SELECT {names} FROM payment_settled") == [
         ("pay_direct", 7, "0x1", "caip19/a", "8", 2, "par_1", 0)

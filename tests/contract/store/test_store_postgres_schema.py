@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
+import asyncpg
 import pytest
 from florin_server.store.engine import schema
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.postgres import schema as tables
 from florin_server.store.engine.query import StoreError
 from florin_server.store.engine.where import Database
+from florin_server.store.migrations import postgres as migrations
 from florin_server.store.migrations.postgres import upgrade
 
 from tests.support import postgres
+from tests.support.released import RELEASED_SCHEMA
 from tests.support.store_kit import created
+from tests.support.until import until
 
 pytestmark = pytest.mark.skipif(
     postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
@@ -68,6 +73,41 @@ async def test_an_older_database_is_migrated_by_the_first_who_comes(empty):
         await created(store)
         await store.close()
     await tables.require(empty)
+
+
+async def test_migration_lets_others_work_while_a_long_read_keeps_a_table(
+    empty, monkeypatch, caplog
+):
+    monkeypatch.setattr(migrations, "LOCK_MS", 50)
+    monkeypatch.setattr(migrations, "_PAUSE_S", 0)
+    caplog.set_level(logging.INFO)
+    await postgres.commands(empty.dsn, schema.STAMP)
+    await upgrade(empty, RELEASED_SCHEMA)
+    reader = await asyncpg.connect(empty.dsn)
+    async with reader.transaction():
+        await reader.fetch("SELECT * FROM refund")
+        migration = asyncio.create_task(upgrade(empty))
+        await until(lambda: caplog.text.count("the migration waits") > 1)
+        # an older process writes as if nothing was there
+        await postgres.commands(empty.dsn, "INSERT INTO process (id, now_us) VALUES ('old', 1)")
+    await migration
+    await reader.close()
+    await tables.require(empty)
+
+
+async def test_migration_that_never_gets_its_tables_changes_nothing(empty, monkeypatch):
+    for name, value in {"LOCK_MS": 10, "_PAUSE_S": 0, "_TRIES": 3}.items():
+        monkeypatch.setattr(migrations, name, value)
+    await postgres.commands(empty.dsn, schema.STAMP)
+    await upgrade(empty, RELEASED_SCHEMA)
+    reader = await asyncpg.connect(empty.dsn)
+    async with reader.transaction():
+        await reader.fetch("SELECT * FROM refund")
+        with pytest.raises(StoreError, match="pg_stat_activity"):
+            await upgrade(empty)
+    await reader.close()
+    with pytest.raises(StoreError, match=RELEASED_SCHEMA):
+        await tables.require(empty)
 
 
 async def test_of_those_who_begin_at_once_one_makes_the_tables(empty):

@@ -122,6 +122,39 @@ async def gets_its_contracts(run, chain: foreign.Foreign, chain_id: int, relayer
     assert (await run("deploy", "far-away", "--opener", "--yes")).out == both.out
 
 
+OWN = ("--chain", "eip155:424242", "--name", "Own", "--live", "--new-relayer")
+OLD_SETTLER = ("--settler", DEVNET.settler)
+
+
+async def test_contract_of_this_release_replaces_another_one_which_is_still_followed(run, home):
+    async with foreign.embedded(424242) as chain:
+        added = await run(*wanted(chain, *OWN, "--token", f"{chain.token}:USD", *OLD_SETTLER))
+        assert added.status == 0, added
+        await chain.fund(relayer_of(added))
+        assert "With --replace new payments" in refused(await run("deploy", "Own", "--yes"))
+        done = await run("deploy", "Own", "--replace", "--yes")
+        assert (done.status, done.out) == (0, SETTLER + "\n"), done
+        assert "settler, former_settlers are in " in done.err
+        (found,) = chain_files.read_all(home).values()
+        assert (found.settler, found.former_settlers) == (SETTLER.lower(), (DEVNET.settler,))
+        # and again: it is there, and known
+        assert (await run("deploy", "Own", "--replace", "--yes")).out == SETTLER + "\n"
+        assert list(chain_files.read_all(home).values()) == [found]
+
+
+async def test_contract_of_another_version_is_not_replaced_while_it_may_be_used(run, home):
+    code = {OPENER.lower(): OPENER_CODE}
+    async with foreign.embedded(424242, code) as chain:
+        words = (*OWN, "--token", f"{chain.token}:USD", "--settler", OPENER)
+        added = await run(*wanted(chain, *words))
+        path = home / "chains" / "own.toml"
+        assert path.exists(), added
+        before = path.read_text()
+        told = refused(await run("deploy", "Own", "--replace", "--yes"))
+        assert "Wait until no payment is open" in told
+        assert path.read_text() == before
+
+
 # the whole way
 
 

@@ -73,6 +73,13 @@ FeeMax = Annotated[
 TipMax = Annotated[
     int | None, typer.Option("--tip-max-gwei", min=1, help="The most of it that is a tip.")
 ]
+Replace = Annotated[
+    bool,
+    typer.Option(
+        "--replace",
+        help="Settle through this release's contract; the one of before is still followed.",
+    ),
+]
 Settler = Annotated[
     str | None, typer.Option("--settler", help="A settlement contract of your own deployment.")
 ]
@@ -159,13 +166,21 @@ def chain_deploy(
     name: Name,
     opener: Opener = False,
     factories: Factories = None,
+    replace: Replace = False,
     yes: Yes = False,
     home: HomeOption = None,
 ) -> None:
     """Put Florin's contracts on a chain, at the addresses that they have on every chain."""
     from florin_server.cli.chains import deploy as command
 
-    command.run(given(home=home), name, opener=opener, factories=tuple(factories or ()), yes=yes)
+    command.run(
+        given(home=home),
+        name,
+        opener=opener,
+        factories=tuple(factories or ()),
+        replace=replace,
+        yes=yes,
+    )
 
 
 @chain.command("keystore")

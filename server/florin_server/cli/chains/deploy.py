@@ -36,6 +36,7 @@ from florin_server.rails.evm.setup.deployment import (
     Step,
     coins,
 )
+from florin_server.rails.evm.setup.discovery import find_settler_fault
 from florin_server.rails.evm.setup.fee_choice import FeeChoice
 from florin_server.rails.networks import chain_files, chain_writer
 from florin_server.rails.types import RailUnavailable
@@ -71,7 +72,8 @@ def wanted(chain: EvmChain) -> tuple[Wanted, ...]:
     if chain.settler != settlement.address:
         raise NotDeployed(
             f"{chain.name} settles through {chain.settler}, which is not where this puts Florin's "
-            f"contract: {settlement.address}"
+            f"contract: {settlement.address}. With --replace new payments use the new one, and the "
+            "other is still followed"
         )
     opener = opener_contract()
     more = (Wanted("opener", opener),) if chain.opener == opener.address else ()
@@ -79,10 +81,16 @@ def wanted(chain: EvmChain) -> tuple[Wanted, ...]:
 
 
 def run(
-    given: dict[str, Any], name: str, *, opener: bool, factories: tuple[str, ...], yes: bool
+    given: dict[str, Any],
+    name: str,
+    *,
+    opener: bool,
+    factories: tuple[str, ...],
+    replace: bool,
+    yes: bool,
 ) -> None:
     """Prints each contract's address; ends the program if one is not there afterwards."""
-    wishes = Wishes(opener or bool(factories), factories)
+    wishes = Wishes(opener or bool(factories), factories, replace)
     try:
         asyncio.run(_run(settings_of(given), name, wishes, Prompt(quiet=yes)))
     except (Refused, NotDeployed, RailUnavailable, RpcError, OSError) as error:
@@ -91,10 +99,14 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """Whether accounts are to be created on first use, and by which factories."""
+    """Whether accounts are to be created on first use, and by which factories.
+
+    `replace` puts this release's settlement contract in place of another one, which becomes former.
+    """
 
     opener: bool
     factories: tuple[str, ...]
+    replace: bool = False
 
 
 async def _run(settings: Settings, name: str, wishes: Wishes, prompt: Prompt) -> None:
@@ -113,21 +125,45 @@ async def _run(settings: Settings, name: str, wishes: Wishes, prompt: Prompt) ->
         lower = (*chain.factories, *(one.lower() for one in more))
         update = {"opener": opener_contract().address, "factories": tuple(dict.fromkeys(lower))}
         changed = chain.model_copy(update=update)
+    if wishes.replace:
+        changed = await replace_settler(changed)
     for one in wanted(changed):
         await one.ensure(changed, signer, prompt)
     treasury = keys.treasury(chain)
     for key in (*keys.relayers(chain), *((treasury,) if treasury else ())):
         await choose_fee_token(changed, key, prompt)
     if changed != chain:
-        _write_down(settings, changed)
+        _write_down(settings, chain, changed)
 
 
-def _write_down(settings: Settings, chain: EvmChain) -> None:
-    """Puts opener and factories into the chain's file, or tells what florin.toml lacks."""
-    said = {
-        "opener": checksum_address(chain.opener or ""),
-        "factories": [checksum_address(one) for one in chain.factories],
-    }
+async def replace_settler(chain: EvmChain) -> EvmChain:
+    """Return the chain with this release's contract, and its present one among the former.
+
+    NotDeployed if the present one is of another version: what is paid through it would not be seen.
+    """
+    new = settlement_contract().address
+    if chain.settler == new:
+        return chain
+    async with _node(chain) as rpc:
+        fault = await find_settler_fault(Node(rpc), chain)
+    if fault is not None:
+        raise NotDeployed(
+            f"{fault}: it cannot be followed beside the new one. Wait until no payment is open, "
+            "then name the new one in the chain's file"
+        )
+    former = dict.fromkeys(one for one in (*chain.former_settlers, chain.settler) if one != new)
+    return chain.model_copy(update={"settler": new, "former_settlers": tuple(former)})
+
+
+def _write_down(settings: Settings, before: EvmChain, chain: EvmChain) -> None:
+    """Put what changed into the chain's file, or print what florin.toml lacks."""
+    said: dict[str, Any] = {}
+    if chain.settler != before.settler:
+        said["settler"] = checksum_address(chain.settler)
+        said["former_settlers"] = [checksum_address(one) for one in chain.former_settlers]
+    if (chain.opener, chain.factories) != (before.opener, before.factories):
+        said["opener"] = checksum_address(chain.opener or "")
+        said["factories"] = [checksum_address(one) for one in chain.factories]
     path = chain_files.path_of(settings.home, chain.caip2)
     if path is None:
         note(f"{chain.name} is in your florin.toml. Write into its table yourself:")
@@ -135,7 +171,7 @@ def _write_down(settings: Settings, chain: EvmChain) -> None:
             note(line)
         return
     private(path, chain_writer.changed(path.read_text(), said)).close()
-    note(f"Opener and factories are in {path}.")
+    note(f"{', '.join(said)} are in {path}.")
 
 
 @asynccontextmanager

@@ -33,6 +33,10 @@ def run(given: dict[str, Any], *, status: bool, sql: bool) -> None:
     told({"schema": found.version, "wanted": found.wanted})
     if found.version == found.wanted:
         console.print(f"The store has schema {found.version}, the present one.")
+    elif found.usable:
+        console.print(
+            f"The store has schema {found.version}, which a newer Florin made and this one can use."
+        )
     else:
         has = f"schema {found.version}" if found.version else "no schema yet"
         console.print(f"The store has {has}; this Florin wants {found.wanted}.")

@@ -75,11 +75,19 @@ def sum_refunds(payment: Payment, refunds: Iterable[Refund]) -> RefundTotals:
         raise RuntimeError(f"payment {payment.id} succeeded without an amount")
     active = [refund for refund in refunds if refund.status is not RefundStatus.FAILED]
     refunded = sum(refund.value for refund in active)
-    payment_refunded = sum(refund.payment_value for refund in active)
+    payment_refunded = sum(get_payment_value(payment, refund) for refund in active)
     refundable = payment.option_value - refunded
     # token refunds are rounded down in the payment's unit: both sums are bounds
     left = min(payment.value - payment_refunded, refundable * payment.value // payment.option_value)
     return RefundTotals(payment.option_unit, refunded, refundable, payment_refunded, max(0, left))
+
+
+def get_payment_value(payment: Payment, refund: Refund) -> int:
+    """Return what a refund gives back in minor units of the payment's own unit.
+
+    Releases up to 0.3 write none, and give back the whole payment.
+    """
+    return payment.value if refund.value == payment.option_value else refund.payment_value
 
 
 def describe_progress(payment: Payment, refunds: Iterable[Refund]) -> RefundProgress | None:

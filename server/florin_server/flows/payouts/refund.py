@@ -16,7 +16,7 @@ from florin_server.domain.payouts.refund_amounts import (
     split_refund,
     sum_refunds,
 )
-from florin_server.domain.refusals import refunded_payment_unknown
+from florin_server.domain.refusals import refunded_payment_unknown, upgrade_unfinished
 from florin_server.flows.app import App, Caller
 from florin_server.flows.payments.idempotent import once
 from florin_server.flows.payments.load import visible
@@ -24,6 +24,7 @@ from florin_server.store.engine.query import Op, operation
 from florin_server.store.payments import payments, simulation
 from florin_server.store.payments.idempotency import Replay
 from florin_server.store.payouts import payouts, refunds
+from florin_server.store.upgrades import older_releases
 
 _UNIT = "caip19/"
 
@@ -53,7 +54,8 @@ async def refund(
     The refund is pending until it is paid out; that of a payment whose success was simulated, which
     moved nothing, succeeds at once and moves nothing either. A request that equals an earlier one
     and has its idempotency key gets its answer. already_refunded for a request without an amount
-    after any refund, and for more than what is left of the payment.
+    after any refund, and for more than what is left of the payment. 503 for a payment's second one
+    while processes of an older release are alive.
     """
     outcome = await once(app, caller, _request(app, caller, request), receipt)
     if isinstance(outcome, CreatedRefund):
@@ -84,6 +86,9 @@ def _request(app: App, caller: Caller, request: RefundRequest) -> Op[CreatedRefu
         raise totals.exceeded()
     values = split_refund(payment, totals, request.amount)
     _check_count(app, totals, existing)
+    if existing and (yield from older_releases.is_held()):
+        # those know of one refund of a payment, and could not tell the end of two
+        raise upgrade_unfinished()
     new_id, now_us = short_id("rfnd_", app.randbytes), app.clock.now_us()
     simulated = payment.tx_id == simulation.tx_id_of(payment.id)
     new = Refund(

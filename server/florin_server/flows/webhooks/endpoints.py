@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from florin_server.domain.accounts.account import Standing
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.ids import short_id
+from florin_server.domain.refusals import upgrade_unfinished
 from florin_server.domain.urls import UrlError, canonical_url
 from florin_server.domain.webhooks.endpoint import (
     ALL_TYPES,
@@ -26,6 +27,7 @@ from florin_server.domain.webhooks.signing import Keys
 from florin_server.flows.app import App, Core
 from florin_server.store.accounts import merchants, standing
 from florin_server.store.engine.query import Op, operation
+from florin_server.store.upgrades import older_releases
 from florin_server.store.webhooks import endpoints
 from florin_server.store.webhooks.endpoints import Owner, Secret
 
@@ -220,6 +222,7 @@ def owned(by: By, endpoint_id: str) -> Op[Endpoint]:
 @operation
 def _create(by: By, made: Endpoint, first: Secret, limit: int) -> Op[None]:
     yield from _require(by, made.merchant_id)
+    yield from _check_all_types(made.events)
     try:
         known = yield from endpoints.add(made, first, limit)
     except OverflowError:
@@ -244,6 +247,7 @@ def _look(by: By, endpoint_id: str, now_us: int) -> Op[Told]:
 @operation
 def _change(by: By, endpoint_id: str, wanted: Wanted, now_us: int) -> Op[Told]:
     known = yield from owned(by, endpoint_id)
+    yield from _check_all_types(wanted.events or ())
     url = known.url if wanted.url is None else wanted.url
     if url != known.url:
         taken = yield from endpoints.taken(known.owner, known.live, url)
@@ -260,6 +264,12 @@ def _change(by: By, endpoint_id: str, wanted: Wanted, now_us: int) -> Op[Told]:
     elif wanted.paused is False:
         yield from endpoints.resume(endpoint_id, now_us)
     return (yield from _look(by, endpoint_id, now_us))
+
+
+def _check_all_types(events: Collection[str]) -> Op[None]:
+    """Refuse ALL_TYPES while older processes may deliver, which take it for no type."""
+    if ALL_TYPES in events and (yield from older_releases.is_held()):
+        raise upgrade_unfinished()
 
 
 @operation

@@ -98,7 +98,7 @@ class EvmRail(Facts):
         mismatches = Mismatches(now)
         ceiling = min(chain.payment_gas_max, chain.gas_max // 2)
         self.gas_shares = shares = GasShares(ceiling)
-        self._learner = learner = GasLearner(node, chain, runs, shares, signer.address, now)
+        self._learner = learner = GasLearner(node, runs, shares, signer.address, now)
         self._signatures = Signatures(
             node, chain, runs, self.reader, refusals, mismatches, learner=learner
         )

@@ -21,7 +21,11 @@ from florin_server.domain.payments.payment import (
     RefundStatus,
     Status,
 )
-from florin_server.domain.payouts.refund_amounts import RequestedRefund, sum_refunds
+from florin_server.domain.payouts.refund_amounts import (
+    RequestedRefund,
+    get_payment_value,
+    sum_refunds,
+)
 from florin_server.flows.app import App
 from florin_server.flows.payments.create import NewPayment
 from florin_server.flows.payments.trace import Change
@@ -233,7 +237,7 @@ class Codec:
             created_at=timestamp(refund.created_at_us),
             completed_at=None if completed_at_us is None else timestamp(completed_at_us),
             reason=refund.reason,
-            payment_amount=self.amount(payment.unit, refund.payment_value),
+            payment_amount=self.amount(payment.unit, get_payment_value(payment, refund)),
         )
 
     def refunded(self, outcome: CreatedRefund) -> refund_pb2.CreateRefundResponse:

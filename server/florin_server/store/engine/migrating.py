@@ -17,10 +17,19 @@ from florin_server.store.engine.where import Database
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The version of a store's schema, None if it has none yet, and the one this Florin wants."""
+    """The version of a store's schema, None if it has none yet, and the one this Florin wants.
+
+    `usable` if this Florin works on it: it is the wanted one, or a newer one that allows it.
+    """
 
     version: str | None
+    usable: bool = False
     wanted: str = schema.HEAD
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether a newer Florin made it: it may hold what this one does not know."""
+        return self.version is not None and self.version > self.wanted
 
 
 def standing(store: Path | Database) -> Standing:
@@ -28,15 +37,17 @@ def standing(store: Path | Database) -> Standing:
     if isinstance(store, Database):
         from florin_server.store.engine.postgres import schema as tables  # noqa: PLC0415
 
-        return Standing(asyncio.run(tables.told(store)))
+        return Standing(*asyncio.run(tables.read_stamp(store)))
     if not store.exists():
         return Standing(None)
     with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as raw:
-        return Standing(schema.version(raw))
+        version = schema.version(raw)
+        usable = bool(version) and schema.is_usable(str(version), schema.compatible_from(raw))
+        return Standing(version, usable)
 
 
 def upgrade(store: Path | Database) -> None:
-    """Brings a store to the present schema; StoreError if a newer Florin wrote it."""
+    """Brings a store to the present schema; StoreError if a newer Florin made that unusable."""
     if isinstance(store, Database):
         from florin_server.store.engine.postgres import schema as tables  # noqa: PLC0415
 
@@ -55,7 +66,7 @@ def preview(store: Path | Database) -> list[str]:
     On PostgreSQL what they change is locked meanwhile.
     """
     found = standing(store)
-    if found.version == found.wanted:
+    if found.usable:
         return []
     if isinstance(store, Database):
         if found.version is None:

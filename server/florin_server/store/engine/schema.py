@@ -14,22 +14,28 @@ from florin_server.store.engine.query import SQLITE, StoreError
 from florin_server.store.tables.tables import METADATA
 
 # the newest migration; written into a new file, which then needs none
-HEAD = "v0024"
+HEAD = "v0025"
+# the oldest schema whose Florin may work on this one, also while newer ones do; each migration that
+# takes away what that one uses raises it
+COMPATIBLE_FROM = "v0025"
 STAMP = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+    "compatible_from VARCHAR(32) DEFAULT '' NOT NULL, "
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )
+_STAMPED = "INSERT INTO alembic_version (version_num, compatible_from) VALUES ('{}', '{}')"
 
 
 def prepare(path: Path) -> None:
     """Makes the tables of a new file, which only its owner may read, or migrates them.
 
-    StoreError for a file that is not ours or was written by a newer Florin; it stays as it is.
+    StoreError for a file that is not ours, or that a newer Florin wrote and this one cannot use; it
+    stays as it is.
     """
     path.touch(mode=0o600)
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         found = version(raw)
-        if found == HEAD:
+        if found is not None and is_usable(found, compatible_from(raw)):
             return
         if found is None:
             raw.execute("PRAGMA journal_mode=WAL")
@@ -45,8 +51,19 @@ def require(path: Path) -> None:
     """StoreError, with what to do, for a file that would have to be made or migrated first."""
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as raw:
         found = version(raw)
-    if found != HEAD:
+        usable = found is not None and is_usable(found, compatible_from(raw))
+    if not usable:
         raise not_present(str(path), found)
+
+
+def is_usable(version: str, compatible_from: str) -> bool:
+    """Return whether this Florin works on a schema: its own, or a newer one that allows it."""
+    return version == HEAD or bool(version > HEAD and compatible_from and compatible_from <= HEAD)
+
+
+def stamped() -> str:
+    """Return the statement that stamps new tables with the present schema."""
+    return _STAMPED.format(HEAD, COMPATIBLE_FROM)
 
 
 def not_present(store: str, version: str | None) -> StoreError:
@@ -84,10 +101,19 @@ def version(raw: sqlite3.Connection) -> str | None:
     return str(rows[0][0]) if rows else ""
 
 
+def compatible_from(raw: sqlite3.Connection) -> str:
+    """Return the oldest schema whose Florin may work on a file; empty before v0025."""
+    names = {row[1] for row in raw.execute("PRAGMA table_info(alembic_version)")}
+    if "compatible_from" not in names:
+        return ""
+    rows = raw.execute("SELECT compatible_from FROM alembic_version").fetchall()
+    return str(rows[0][0]) if rows else ""
+
+
 def _create(raw: sqlite3.Connection) -> None:
     raw.execute("BEGIN IMMEDIATE")
     for statement in definitions():
         raw.execute(statement)
     raw.execute(STAMP)
-    raw.execute("INSERT INTO alembic_version VALUES (?)", (HEAD,))
+    raw.execute(stamped())
     raw.execute("COMMIT")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, case, select
 
 from florin_server.domain.exports.roots import Page, Root
 from florin_server.domain.payments.payment import RefundStatus
@@ -44,7 +44,11 @@ def _refunds() -> Select[Row]:
         refund.c.unit,
         refund.c.value,
         payment.c.unit,
-        refund.c.payment_value,
+        # a process of before v0022 wrote none for a refund of the whole
+        case(
+            (refund.c.value == payment.c.option_value, payment.c.value),
+            else_=refund.c.payment_value,
+        ),
         refund.c.reason,
         refund.c.account,
         refund.c.tx_id,

@@ -23,6 +23,7 @@ from florin_server.store.engine.query import (
     param,
     upsert,
 )
+from florin_server.store.engine.schema import HEAD
 from florin_server.store.tables.tables import key_turn, process, shared_budget, shared_hold
 
 # a process says every second that it lives; one that was silent for so long counts for nothing
@@ -115,7 +116,7 @@ def exchange(
     heard: dict[str, int] = dict((yield _PROCESSES()))
     before_us = heard.pop(own, None)
     now_us = max(now_us, before_us or 0, *heard.values())
-    yield _BEAT(id=own, now_us=now_us)
+    yield _BEAT(id=own, now_us=now_us, revision=HEAD)
     for name in sorted(heard):
         if heard[name] <= now_us - _FORGET_US:
             yield from leave(name)

@@ -9,6 +9,7 @@ from sqlalchemy import select, text
 from florin_server.domain.payments.payment import Status
 from florin_server.store.engine.query import Op, Statement, any_of, insert, operation
 from florin_server.store.tables.tables import payment, payment_settled
+from florin_server.store.upgrades import older_releases
 
 _DIRECT = Statement(
     insert(payment_settled)
@@ -38,5 +39,11 @@ _DIRECT = Statement(
 
 @operation
 def settle_direct(payment_ids: Sequence[str]) -> Op[None]:
-    """Part of an operation: mark payments that succeeded with the money at the merchant."""
+    """Part of an operation: mark payments that succeeded with the money at the merchant.
+
+    Not while processes of an older release are alive, which count events without it: then all are
+    marked later.
+    """
+    if (yield from older_releases.is_held()):
+        return
     yield _DIRECT(ids=payment_ids)

@@ -35,6 +35,7 @@ from florin_server.store.tables.tables import (
     payout,
     refund_event,
 )
+from florin_server.store.upgrades import older_releases
 from florin_server.store.webhooks import outbox
 
 # payments that one transaction marks
@@ -169,8 +170,12 @@ def has_payouts() -> Op[bool]:
 def settle_covered() -> Op[int | None]:
     """Mark one page of payments that the oldest such payout covers; None if there is none.
 
+    None too while processes of an older release are alive, which count events without it.
+
     Return how many were marked. The payout is done once it covers no more.
     """
+    if (yield from older_releases.is_held()):
+        return None
     rows = yield _NEXT()
     if not rows:
         return None

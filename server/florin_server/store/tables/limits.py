@@ -10,13 +10,17 @@ from florin_server.store.tables.fields import BY_KEY, Base, number, text_
 
 
 class ProcessRow(Base, table=True):
-    """A process, which says so every second; one that has not for some is dead."""
+    """A process, which says so every second; one that has not for some is dead.
+
+    `revision` is the schema that it knows; empty before there was such a column.
+    """
 
     __tablename__ = "process"
     __table_args__ = (BY_KEY,)
 
     id: str = text_(key=True)
     now_us: int = number()
+    revision: str = text_(default="")
 
 
 class SharedBudgetRow(Base, table=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import ColumnElement, and_, case, func, or_, select
 
 from florin_server.domain.money import Amount
 from florin_server.domain.payments.payment import Payment, Refund
@@ -29,7 +29,18 @@ _EVENTS = Statement(
 )
 _REFUND_EVENTS = Statement(
     select(_back.version, _back.status, _back.at_us, _back.tx_id, *refund_table.c)
-    .join_from(refund_event, refund_table, refund_table.c.id == _back.refund_id)
+    .join_from(
+        refund_event,
+        refund_table,
+        and_(
+            refund_table.c.payment_id == _back.payment_id,
+            or_(
+                refund_table.c.id == _back.refund_id,
+                # an older process wrote it, and a payment had one refund then
+                and_(_back.refund_id == "", refund_table.c.ordinal == 1),
+            ),
+        ),
+    )
     .where(_back.payment_id == param("payment_id"))
     .order_by(_back.version)
 )

@@ -273,7 +273,10 @@ class PayoutWorker:
         for _ in range(_COVERED_PAGES):
             if not await store.read(covered.has_payouts()):
                 break
-            if await store.write(covered.settle_covered()):
+            marked = await store.write(covered.settle_covered())
+            if marked is None:
+                break
+            if marked:
                 self._app.webhooks.asked.set()
 
     # -- submitting

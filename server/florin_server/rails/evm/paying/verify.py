@@ -137,7 +137,7 @@ class Signatures:
 
     async def _try(self, terms: Terms, payer: str, digest: bytes, proven: Proof) -> _Tried:
         """What comes of a payment with a signature of the account as it is."""
-        form = plain_item(terms, payer, proven, self._shares)
+        form = plain_item(self._chain, terms, payer, proven, self._shares)
         if not proven.by_key:
             # a signature of another key is worth no dry run until the payer is known to have code
             (code,) = await self._ask(("eth_getCode", (payer, LATEST)))

@@ -14,7 +14,6 @@ from florin_server.rails.evm.reading.node import LATEST, Node, call_to, data, qu
 from florin_server.rails.evm.sending.fees import dry_run_gas
 from florin_server.rails.evm.sending.gas_shares import GasShares
 from florin_server.rails.evm.sending.submission import Item
-from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.types import RailUnavailable
 
 # Stores a word in a new slot, and returns the gas that it took: the price, with 2,108 around it.
@@ -36,10 +35,9 @@ class GasLearner:
     `now` returns monotonic seconds.
     """
 
-    def __init__(  # noqa: PLR0917  (one of each, none alike)
+    def __init__(
         self,
         node: Node,
-        chain: EvmChain,
         runs: DryRuns,
         shares: GasShares,
         sender: str,
@@ -48,7 +46,6 @@ class GasLearner:
         self._now = now
         self._scarce: dict[str, float] = {}  # tokens whose payments need more than the ceiling
         self._node = node
-        self._chain = chain
         self._runs = runs
         self.shares = shares
         self._sender = sender
@@ -97,7 +94,7 @@ class GasLearner:
         """Return whether a payment by a plain key fails for want of gas at the ceiling too."""
         above = _ABOVE * self.shares.ceiling
         pay = form.pay
-        moved = _TRANSFER + abi.address(self._chain.settler) + abi.number(pay.value)
+        moved = _TRANSFER + abi.address(form.settler) + abi.number(pay.value)
         try:
             (settled,) = await self._runs.ask([self._trial(form, above)])
             (plain,) = await self._node.batch(
@@ -150,7 +147,7 @@ class GasLearner:
 
     def _trial(self, form: Item, gas: int) -> DryRun:
         call = settler.one(form.pay, by_permit2=form.by_permit2)
-        return DryRun(self._chain.settler, call, dry_run_gas(call, gas))
+        return DryRun(form.settler, call, dry_run_gas(call, gas))
 
 
 def _is_good(answer: Any) -> bool:

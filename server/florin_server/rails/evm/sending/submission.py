@@ -34,9 +34,13 @@ GAS_HEAVIEST = payment_share(WALLET_GAS, _SIZE_MAX) + opening_share(0)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One payment as it is submitted. `opening` creates the payer's account, if it must be."""
+    """One payment as it is submitted. `opening` creates the payer's account, if it must be.
+
+    `settler` is the contract that its wallet signed for, which may be a former one of the chain.
+    """
 
     pay: settler.Pay
+    settler: str
     by_permit2: bool
     by_key: bool
     opening: Opening | None
@@ -81,28 +85,38 @@ def item(
     wrapped = unwrap(given)
     if wrapped is None:
         proven = proof(digest_of(terms.message(payer)), payer, given)
-        return plain_item(terms, payer, proven, shares)
-    inner = plain_item(terms, payer, Proof(wrapped.signature, by_key=False), shares)
+        return plain_item(chain, terms, payer, proven, shares)
+    inner = plain_item(chain, terms, payer, Proof(wrapped.signature, by_key=False), shares)
     if chain.opener is None or wrapped.factory not in chain.factories:
         return inner
     return replace(inner, opening=Opening(payer, wrapped.factory, wrapped.data))
 
 
-def plain_item(terms: Terms, payer: str, proven: Proof, shares: GasShares = TODAY) -> Item:
+def plain_item(
+    chain: EvmChain, terms: Terms, payer: str, proven: Proof, shares: GasShares = TODAY
+) -> Item:
     """A payment whose payer needs not be created."""
+    signed_for = terms.route.settler
+    # what a contract does that is not followed would not be seen: the present one refuses
+    contract = signed_for if signed_for in chain.settlers else chain.settler
     gas = shares.payment(terms.route.token, by_key=proven.by_key)
     pay = terms.pay(payer, proven.signature, gas)
-    return Item(pay, terms.method == PERMIT2_METHOD, proven.by_key, opening=None)
+    by_permit2 = terms.method == PERMIT2_METHOD
+    return Item(pay, contract, by_permit2, proven.by_key, opening=None)
 
 
 def submission(chain: EvmChain, items: Sequence[Item], shares: GasShares = TODAY) -> Submission:
-    """What settles the items; it answers a bit for each, first all by EIP-3009, then the others."""
+    """What settles the items; it answers a bit for each, first all by EIP-3009, then the others.
+
+    ValueError unless all go through one settlement contract.
+    """
+    (contract,) = {one.settler for one in items}
     by_3009 = [one.pay for one in items if not one.by_permit2]
     by_permit2 = [one.pay for one in items if one.by_permit2]
-    to, data = chain.settler, settler.settle(by_3009, by_permit2)
+    to, data = contract, settler.settle(by_3009, by_permit2)
     openings = [one.opening for one in items if one.opening is not None]
     if openings and chain.opener is not None:
-        to, data = chain.opener, open_and_call(openings, chain.settler, data)
+        to, data = chain.opener, open_and_call(openings, contract, data)
     gas = shares.transaction(sum(one.gas for one in items), len(data))
     return Submission(to, data, gas)
 
@@ -115,12 +129,18 @@ def few(chain: EvmChain, shares: GasShares = TODAY) -> int:
 
 
 def cut(chain: EvmChain, items: Sequence[Item], most: int) -> list[int]:
-    """How many items, from the first on, go into one transaction each: all that they need fits."""
+    """How many items, from the first on, go into one transaction each: all that they need fits.
+
+    Those of one transaction go through one settlement contract.
+    """
     counts: list[int] = []
+    contract = ""
     gas = size = 0
     for one in items:
-        if not counts or counts[-1] == most or one.gas > gas or one.size > size:
+        full = not counts or counts[-1] == most or one.gas > gas or one.size > size
+        if full or one.settler != contract:
             counts.append(0)
+            contract = one.settler
             gas, size = chain.gas_max - GAS_BASE, DATA_MAX - _FRAME
         counts[-1] += 1
         gas -= one.gas

@@ -80,7 +80,7 @@ class Trials:
         """Tries one payment, with no more gas than its share of a settlement covers."""
         call = settler.one(item.pay, by_permit2=item.by_permit2)
         gas = dry_run_gas(call, item.pay.gas)
-        return DryRun(self._chain.settler, call, gas)
+        return DryRun(item.settler, call, gas)
 
     async def close(self) -> None:
         """Waits for the payloads under way."""

@@ -185,6 +185,22 @@ def _probe(chain: EvmChain) -> settler.Pay:
     )
 
 
+async def find_settler_fault(node: Node, chain: EvmChain) -> str | None:
+    """Return why a chain's settlement contracts cannot be used, as they are set; None if they can.
+
+    Errors as those of `Node.batch`.
+    """
+    asked = settler.route_nonce(Kind.DIRECT, _probe(chain))
+    code, *nonces = await node.batch(
+        [
+            ("eth_getCode", (chain.settler, LATEST)),
+            call_to(chain.settler, asked),
+            *(call_to(former, asked) for former in chain.former_settlers),
+        ]
+    )
+    return _settler_fault(chain, code, nonces)
+
+
 def _settler_fault(chain: EvmChain, code: Any, nonces: Sequence[Any]) -> str | None:
     """Why a settlement contract cannot be used; each must hash a route as we do.
 

@@ -28,19 +28,24 @@ _TABLES = (
 _FIT = "SELECT 'Z' < 'a', lower('É') = 'é', current_setting('server_encoding') = 'UTF8'"
 _MAJOR_MIN = 14
 _CONNECT_S = 10.0
+# also of a table that has no such column yet
+_COMPATIBLE_FROM = (
+    "SELECT coalesce(to_jsonb(stamp) ->> 'compatible_from', '') FROM alembic_version AS stamp"
+)
 
 
 async def prepare(database: Database) -> str:
     """Makes the tables of an empty database, or migrates them; tells the server's version.
 
-    StoreError for one that is not ours, was written by a newer Florin, or sorts texts in another
-    order than bytes; it stays as it is. The same behind a pooler that shares connections.
+    StoreError for one that is not ours, that a newer Florin wrote and this one cannot use, or that
+    sorts texts in another order than bytes; it stays as it is. The same behind a pooler that shares
+    connections.
     """
     try:
         await require_sessions(database)
         async with connected(database) as raw:
             server = f"PostgreSQL {raw.get_settings().server_version}"
-            if await version(raw) == schema.HEAD:
+            if await _is_usable(raw):
                 return server
             await _check(raw)
             if not await _is_ours(raw):
@@ -52,7 +57,8 @@ async def prepare(database: Database) -> str:
                 found = await version(raw)
                 if found is None:
                     await _create(raw)
-            if found not in {None, schema.HEAD}:
+                usable = found is None or await _is_usable(raw)
+            if not usable:
                 # Alembic is slow to load and almost never needed
                 from florin_server.store.migrations.postgres import upgrade  # noqa: PLC0415
 
@@ -68,20 +74,23 @@ async def require(database: Database) -> None:
         async with connected(database) as raw:
             if not await _is_ours(raw):
                 raise StoreError(f"{database} has tables, and they are not Florin's")
-            found = await version(raw)
+            found, usable = await version(raw), await _is_usable(raw)
     except DriverError as error:
         raise to_store_error(error) from error
-    if found != schema.HEAD:
+    if not usable:
         raise schema.not_present(str(database), found)
 
 
-async def told(database: Database) -> str | None:
-    """The version of a database's schema; None if it has no tables. StoreError if not ours."""
+async def read_stamp(database: Database) -> tuple[str | None, bool]:
+    """Return the version of a database's schema, and whether this Florin works on it.
+
+    The version is None if there are no tables. StoreError for a database that is not ours.
+    """
     try:
         async with connected(database) as raw:
             if not await _is_ours(raw):
                 raise StoreError(f"{database} has tables, and they are not Florin's")
-            return await version(raw)
+            return await version(raw), await _is_usable(raw)
     except DriverError as error:
         raise to_store_error(error) from error
 
@@ -102,6 +111,13 @@ async def version(raw: Any) -> str | None:
         return None
     found: str | None = await raw.fetchval("SELECT version_num FROM alembic_version")
     return found
+
+
+async def _is_usable(raw: Any) -> bool:
+    found = await version(raw)
+    if found is None:
+        return False
+    return schema.is_usable(found, await raw.fetchval(_COMPATIBLE_FROM))
 
 
 async def _check(raw: Any) -> None:
@@ -130,4 +146,4 @@ async def _begin(raw: Any) -> None:
 async def _create(raw: Any) -> None:
     for statement in schema.definitions(POSTGRESQL):
         await raw.execute(statement)
-    await raw.execute("INSERT INTO alembic_version VALUES ($1)", schema.HEAD)
+    await raw.execute(schema.stamped())

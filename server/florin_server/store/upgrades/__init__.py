@@ -1,0 +1,1 @@
+"""What is left to do on a store after its schema changed."""

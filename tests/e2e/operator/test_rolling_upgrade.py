@@ -1,0 +1,99 @@
+"""The release before and this one work on one store at once, under load, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+
+import aiohttp
+import pytest
+
+from tests.chaos.customers import Told, customers, while_they_pay, wrong
+from tests.support import postgres
+from tests.support.answering import answering, answers
+from tests.support.migrated import move_database
+from tests.support.processes import installed
+from tests.support.released import RELEASED, RELEASED_SCHEMA, unpack_code
+from tests.support.rolling import BalancedApi, Balancer, Roll
+from tests.support.until import until
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+    ),
+]
+
+# payments that end between two steps of the roll
+STORIES = 25
+SEED = 11
+WAITS_S = 120
+ENDS = ["payment.succeeded", "payment.cancelled", "refund.succeeded"]
+HOOKS = {"FLORIN_WEBHOOKS__NETWORKS": '["127.0.0.0/8"]'}
+HELD = "processes of an older release run on this store"
+PENDING = "SELECT name FROM installation WHERE name IN ('older_releases', 'filling')"
+
+
+async def test_rolling_upgrade_under_load_fails_no_call_and_loses_nothing(tmp_path):
+    told, ends = Told(), asyncio.Event()
+    async with installed(tmp_path) as at, answering(answers(204)) as back_end:
+        await move_database(at.env["FLORIN_STORE"], RELEASED_SCHEMA, down=True)
+        balancer = Balancer()
+        roll = Roll(at, balancer, unpack_code(RELEASED[-1], tmp_path))
+        connector = aiohttp.TCPConnector(limit=0, force_close=True)
+        async with balancer.running(), aiohttp.ClientSession(connector=connector) as session:
+            first = await roll.start("first", older=True, **HOOKS)
+            second = await roll.start("second", older=True, **HOOKS)
+            await until(lambda: len(balancer.ready) == 2)
+            api = BalancedApi(session, balancer, at.accounts)
+            hook = {"url": f"http://127.0.0.1:{back_end.port}/hooks", "events": ENDS}
+            key = {"Api-Key": api.merchant["Api-Key"]}
+            await api.call("POST", "/v1/webhook-endpoints", key, hook)
+            people = await customers(at, api, told, SEED)
+            runs = [asyncio.create_task(one.run(ends)) for one in people]
+
+            async def more_stories() -> None:
+                wanted = sum(one.stories for one in people) + STORIES
+                await while_they_pay(runs, lambda: sum(one.stories for one in people) >= wanted)
+
+            await more_stories()
+            # it migrates while the others are under load
+            tried = await roll.start("tried", **HOOKS)
+            await more_stories()
+            assert HELD in tried.log.read_text()
+            # the upgrade is taken back: the older release goes on, on the newer schema
+            await roll.end(tried)
+            await more_stories()
+            third = await roll.start("third", **HOOKS)
+            await roll.end(first)
+            await more_stories()
+            fourth = await roll.start("fourth", **HOOKS)
+            await roll.end(second)
+            await until(lambda: postgres.rows(at.env["FLORIN_STORE"], PENDING), [])
+            await more_stories()
+            ends.set()
+            await asyncio.gather(*runs)
+            bad = await wrong(at, session, told)
+            # what a process was sending when it ended is free again after its lease
+            await until(lambda: _missing(told, back_end.came), {}, patience_s=WAITS_S)
+            for node in (third, fourth):
+                assert "ERROR" not in node.log.read_text()
+            await roll.end_all()
+    assert bad == []
+    # a process that ends also ends its streams, which clients take up elsewhere
+    assert set(told.disturbed) <= {"stream"}
+
+
+def _missing(told: Told, came) -> dict[str, list[str]]:
+    """Which ends of payments the endpoint has not received."""
+    received = defaultdict(set)
+    for request in came:
+        payment_id = "pay_" + request.headers["webhook-id"].split("_")[1]
+        received[payment_id].add(json.loads(request.body)["type"])
+    wanted = {payment_id: {"payment.succeeded"} for payment_id in told.confirmed}
+    wanted |= {payment_id: {"payment.cancelled"} for payment_id in told.cancelled}
+    for payment_id in told.refunds:
+        wanted[payment_id].add("refund.succeeded")
+    lacking = {one: sorted(types - received[one]) for one, types in wanted.items()}
+    return {one: types for one, types in lacking.items() if types}

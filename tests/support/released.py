@@ -1,0 +1,52 @@
+"""Released versions that this one is tried with: homes that they made, and their code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+DATA = Path(__file__).parents[1] / "data"
+RELEASED = ("0.3.0",)
+# the schema of the newest of them
+RELEASED_SCHEMA = "v0020"
+
+
+def unpack_home(version: str, folder: Path) -> Path:
+    """Unpack the home that a released version made; `facts.json` in it says what is in it."""
+    name = f"home-{version}"
+    with tarfile.open(DATA / f"{name}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / name
+
+
+@dataclass(frozen=True)
+class ReleasedCode:
+    """The code of a released version, unpacked; it runs with what is installed for this one.
+
+    Archives were made by `git archive` of the release's commit: `server/florin_server`,
+    `client/florin_client`, `client/gen` without stubs, `gateway/florin_gateway`, and a
+    `*.dist-info/METADATA` for each distribution, which says its version.
+    """
+
+    folder: Path
+
+    @property
+    def program(self) -> list[str]:
+        """The `florin` command of that version, in an environment with `variables`."""
+        return [sys.executable, "-c", "from florin_server.cli import main; main()"]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        parts = ("", "server", "client", "client/gen", "gateway")
+        return {"PYTHONPATH": os.pathsep.join(str(self.folder / part) for part in parts)}
+
+
+def unpack_code(version: str, folder: Path) -> ReleasedCode:
+    """Unpack the code of a released version."""
+    name = f"florin-{version}"
+    with tarfile.open(DATA / f"{name}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return ReleasedCode(folder / name)

@@ -1,0 +1,48 @@
+"""The version is the same wherever it is written, and none that was released before."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import florin_server
+
+from tests.support.command import ROOT
+from tests.support.released import RELEASED
+
+HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
+IMAGE = re.compile(r"image: registry\.example/florin:(\S+)")
+
+
+def project(folder: str) -> dict[str, object]:
+    return tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+
+
+def test_every_file_names_the_version_of_the_server():
+    server, client = project("."), project("client")
+    version = str(server["version"])
+    assert client["version"] == version
+    dependencies = server["dependencies"]
+    assert isinstance(dependencies, list)
+    assert f"florin-client[wallet]=={version}" in dependencies
+    kubernetes = (ROOT / "deploy/kubernetes/florin.yaml").read_text()
+    assert set(IMAGE.findall(kubernetes)) == {version}
+
+
+def test_installed_version_is_the_one_of_the_files():
+    # `make setup` installs it again once pyproject.toml has changed
+    assert florin_server.__version__ == project(".")["version"]
+
+
+def test_changelog_begins_with_the_version_or_with_what_follows_the_last_release():
+    newest, *older = HEADING.findall((ROOT / "CHANGELOG.md").read_text())
+    version = project(".")["version"]
+    assert newest in {version, "Unreleased"}
+    assert version not in older, "this version was released: choose the next one"
+    assert not set(RELEASED) - set(older), "a released version has no section"
+
+
+def test_released_versions_have_a_home_that_the_upgrade_test_starts():
+    for version in RELEASED:
+        assert (ROOT / "tests/data" / f"home-{version}.tar.xz").is_file()
+    assert project(".")["version"] not in RELEASED
