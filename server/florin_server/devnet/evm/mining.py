@@ -39,8 +39,7 @@ class Mining:
         chain = self._chain
         now = chain.now()
         following = (
-            chain.head.number < chain.last_busy + FOLLOWING
-            or now < chain.last_busy_s + FOLLOWING_S
+            chain.head.number < chain.last_busy + FOLLOWING or now < chain.last_busy_s + FOLLOWING_S
         )
         idle = now - chain.head.time >= IDLE_S
         if following or idle or self._ready():

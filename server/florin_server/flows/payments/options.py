@@ -210,7 +210,10 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
                 now_us,
                 quote(means),
             ),
-            eta_s=round_promise(state.promise_s(offer.eta_s, rail.eta_s)),
+            eta_s=round_promise(
+                state.promise_s(offer.eta_s, rail.eta_s)
+                + rail.extra_wait_s(means.asset, prices[means.asset])
+            ),
             fee=split.fee,
             fee_fixed=min(fixed[means.asset], split.fee),
             fee_basis_points=app.settings.fee_basis_points,
