@@ -243,7 +243,7 @@ async def fragment(walk: Walk, block: Block) -> None:
         own_file(text, name, kind, chain)
 
 
-@step("docs/chains.md", "Larger amounts", 0)
+@step("docs/chains.md", "When a payment is final", 0)
 async def larger_amounts(walk: Walk, block: Block) -> None:
     (whole,) = [one.text for one in blocks() if "chain_id = 8453" in one.text]
     own = whole.replace("[[chains]]", "[evm]").replace('"WETH"', '"EURC"') + block.text
