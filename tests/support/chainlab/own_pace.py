@@ -112,6 +112,10 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "test_a_payment_that_waits_for_its_time_is_due_when_it_was",
             "test_an_item_that_failed_is_tried_again_after_a_restart_at_that_moment",
         ),
+        "settlement/test_settler_gas_prices.py": (
+            "test_account_creation_that_ran_out_of_our_gas_settles_and_charges_no_budget",
+            "test_payment_that_ran_out_of_our_gas_settles_and_charges_no_budget",
+        ),
         "settlement/test_settler_idle.py": (
             "test_event_whose_log_was_late_is_found_when_its_block_is_final",
         ),
@@ -209,10 +213,6 @@ SKIPPED_UNDER: Final[Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]]] 
         | {
             "payouts/test_pay_out_reorg.py": (
                 "test_a_block_that_comes_while_it_looks_back_is_not_passed_over",
-            ),
-            "settlement/test_settler_gas_prices.py": (
-                "test_account_creation_that_ran_out_of_our_gas_settles_and_charges_no_budget",
-                "test_payment_that_ran_out_of_our_gas_settles_and_charges_no_budget",
             ),
         },
         _STATES: _TAKEN,
