@@ -219,6 +219,8 @@ SKIPPED_UNDER: Final[Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]]] 
         _WATCH: _DEEP
         | {
             "settlement/test_settler_blocked.py": (
+                "test_held_money_that_a_reorganisation_undid_is_held_when_it_comes_again",
+                "test_released_money_that_a_reorganisation_undid_is_settled_when_it_comes_again",
                 "test_what_did_not_come_is_not_returned",
                 "test_what_was_returned_already_is_not_returned_again",
             ),
