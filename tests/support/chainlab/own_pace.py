@@ -75,6 +75,9 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "test_a_payment_costs_three_transactions_at_most",
             "test_a_restart_keeps_the_counts",
         ),
+        "settlement/test_settler_quarantine.py": (
+            "test_dead_transaction_that_is_set_aside_keeps_no_other_from_a_higher_fee",
+        ),
         "settlement/test_settler_strangers.py": (
             "test_where_a_chain_is_read_to_is_not_written_down_for_every_block",
         ),
@@ -194,11 +197,6 @@ _DEEP: Final = {
     ),
     "payouts/test_pay_out_resolved.py": ("test_a_word_is_taken_back_by_a_deep_reorganisation",),
 }
-_RAISED: Final = {
-    "settlement/test_settler_quarantine.py": (
-        "test_dead_transaction_that_is_set_aside_keeps_no_other_from_a_higher_fee",
-    ),
-}
 _TAKEN: Final = {
     "payouts/test_pay_out_lost.py": (
         "test_what_chain_deploy_sends_with_the_key_of_a_treasury_is_no_loss",
@@ -206,11 +204,10 @@ _TAKEN: Final = {
 }
 # by profile, which passes all others
 SKIPPED_UNDER: Final[Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]]] = {
-    "halt": {_COUNTS: _RAISED, _STATES: _TAKEN},
-    "repeated-timestamps": {_COUNTS: _RAISED, _STATES: _TAKEN, _WATCH: _DEEP},
+    "halt": {_STATES: _TAKEN},
+    "repeated-timestamps": {_STATES: _TAKEN, _WATCH: _DEEP},
     "sequencer-restart": {
-        _COUNTS: _RAISED
-        | {
+        _COUNTS: {
             "payouts/test_pay_out_reorg.py": (
                 "test_a_block_that_comes_while_it_looks_back_is_not_passed_over",
             ),
