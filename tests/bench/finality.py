@@ -96,6 +96,7 @@ class _Blocks:
     def __init__(self, chain: EvmDevChain) -> None:
         self._chain = chain
         self._asking: set[asyncio.Task[None]] = set()
+        self._noted = asyncio.Event()
         self.made: dict[int, tuple[float, int]] = {}
         chain.listen(self._heard)
 
@@ -107,19 +108,34 @@ class _Blocks:
     async def _note(self, at: float) -> None:
         block = await _ask(self._chain, "eth_getBlockByNumber", "latest", False)
         self.made.setdefault(int(block["number"], 16), (at, int(block["timestamp"], 16)))
+        self._noted.set()
 
-    def final_at(self, number: int) -> float:
-        """When a block was final by the rule: blocks of so many seconds are on top of it.
+    async def final_at(self, number: int) -> float:
+        """Return when a block was final by the rule: blocks of so many seconds are on top of it.
 
-        A block may come some milliseconds early; timestamps are whole seconds.
+        Waits for the block that made it final to be noted. A block may come some milliseconds
+        early; timestamps are whole seconds.
         """
-        made_at, made_s = self.made[number]
+        made_at, made_s = await self._noted_block(number)
         after_s = FINAL_AFTER_S - BLOCK_S / 2
-        return min(
-            at
-            for at, time_s in self.made.values()
-            if at - made_at >= after_s and time_s - made_s >= FINAL_AFTER_S
-        )
+        async with asyncio.timeout(load.PATIENCE_S):
+            while True:
+                self._noted.clear()
+                times = [
+                    at
+                    for at, time_s in self.made.values()
+                    if at - made_at >= after_s and time_s - made_s >= FINAL_AFTER_S
+                ]
+                if times:
+                    return min(times)
+                await self._noted.wait()
+
+    async def _noted_block(self, number: int) -> tuple[float, int]:
+        async with asyncio.timeout(load.PATIENCE_S):
+            while number not in self.made:
+                self._noted.clear()
+                await self._noted.wait()
+        return self.made[number]
 
 
 async def _paid(
@@ -140,13 +156,11 @@ async def _paid(
         accepted[payment] = time.monotonic()
         await asyncio.sleep(STAGGER_S)
     hashes = {payment: await _succeeded(running, payment) for payment in told}
-    # the last one's final block is made, and maybe not noted yet
-    await asyncio.sleep(5 * BLOCK_S)
     overheads_ms, accepted_s = [], []
     for payment, tx_hash in hashes.items():
         times = told[payment]
         receipt = await _ask(chain, "eth_getTransactionReceipt", tx_hash)
-        final_at = blocks.final_at(int(receipt["blockNumber"], 16))
+        final_at = await blocks.final_at(int(receipt["blockNumber"], 16))
         overheads_ms.append((times[-1] - final_at) * 1e3)
         accepted_s.append(times[-1] - accepted[payment])
     streams.close()

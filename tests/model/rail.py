@@ -158,6 +158,12 @@ class FakeRail:
         # the test tells when there is something to look at; this is for turns that came to nothing
         await asyncio.sleep(_TURN_S)
 
+    def depth_of(self, asset: str, value: int) -> int:
+        return self.confirmations
+
+    def extra_wait_s(self, asset: str, value: int) -> int:
+        return 0
+
     async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
         return dict.fromkeys(facts, True)
 
@@ -171,6 +177,9 @@ class FakeRail:
         newest = self._sealed_blocks[-1]
         quiet = not any(one.paid for one in self._sealed_blocks[since + 1 :])
         return Glance(await self.head(), newest.parent_hash, quiet)
+
+    def is_deep(self, paid: Paid, head: int) -> bool:
+        return True
 
     async def replaced(self, number: int, block_hash: str) -> bool:
         return True

@@ -37,6 +37,8 @@ class Chain:
     shown: int | None = None
     # whether a glance is spent on what the node calls final
     unasked: bool = False
+    # whether blocks are final for every amount
+    deep: bool = True
 
     @property
     def reorg_depth(self) -> int:
@@ -87,6 +89,9 @@ class Chain:
         self.read.append(number)
         most = len(self.views) if self.shown is None else self.shown + 1
         return self.views[number] if number < most else None
+
+    def is_deep(self, paid: Paid, head: int) -> bool:
+        return self.deep
 
     async def agreed(self, facts: Iterable[Fact]) -> dict[Fact, bool]:
         self.asked.append(frozenset(facts))

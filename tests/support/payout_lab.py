@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,14 @@ class Office:
         for part in blocks * self.lab.rhythm.parts:
             await self.lab.rhythm.seal(part)
             await self.turn()
+
+    async def mine_until(self, look: Callable[[], Awaitable[bool]]) -> None:
+        """Seals blocks until something is so."""
+        for _ in range(TURNS_MAX):
+            if await look():
+                return
+            await self.mine()
+        raise AssertionError(f"not so after {TURNS_MAX} blocks: {self.worker.health()}")
 
     # payouts
 

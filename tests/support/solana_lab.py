@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.chains.solana.limits import TRANSACTION_BYTES_MAX
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.payments.payment import (
@@ -176,13 +175,9 @@ def journaled(made: Signed, item: Accepted) -> ChainTx:
 
 
 @asynccontextmanager
-async def open_lab(
-    *, transaction_bytes: int = TRANSACTION_BYTES_MAX, **changes: Any
-) -> AsyncIterator[Lab]:
+async def open_lab(**changes: Any) -> AsyncIterator[Lab]:
     """Open the rail on a cluster that refuses the commitment `confirmed`, as clusters will."""
-    async with opened(
-        confirmed_slots=None, finalized_slots=FINAL, transaction_bytes=transaction_bytes
-    ) as node:
+    async with opened(confirmed_slots=None, finalized_slots=FINAL) as node:
         await node.fund(Keypair.from_seed(b"\x52" * 32), lamports=10**11, tokens=[])
         await node.fault("slots", slots=2 * FINAL)
         between = Meddler(LocalTransport(node.chain.handle))

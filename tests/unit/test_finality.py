@@ -338,3 +338,31 @@ def test_pace_of_an_earlier_process_counts_until_there_is_a_measured_one():
     assert base.finality.pace.block_s == pytest.approx(0.2, rel=0.1)
     base.finality.pace.restore(0.0)
     assert PaceMeter().block_s is None
+
+
+def test_larger_amounts_are_final_in_their_own_time_at_any_pace():
+    steps = [{"from_amount": {"USDC": "1000"}, "final_after_s": 60}]
+    chain = settings(tokens=["USDC"], larger_amounts=steps)
+    base = Profile(chain, block_s=0.2)
+    base.run(100)
+    finality = base.finality
+    assert finality.depth_of(60) in {300, 301}
+    assert finality.reorg_depth == finality.depth_of(60)
+    larger = finality.final_at(base.head, 60)
+    assert 60 <= round(base.now - base.made_at(larger), 6) <= 60 + 3 * base.look_s
+    usual = base.finals[-1][1]
+    assert 10 <= round(base.now - base.made_at(usual), 6) <= 10 + 3 * base.look_s
+    # what replaces blocks that only larger amounts wait for makes them wait anew
+    fork = larger + 5
+    finality.forget_replaced(fork, "0xother")
+    base.now += 0.2
+    base.look()
+    assert finality.final_at(base.head, 60) < fork
+
+
+def test_restart_assumes_the_fastest_blocks_for_no_longer_than_the_usual_rule():
+    steps = [{"from_amount": {"USDC": "1000"}, "final_after_s": 3600}]
+    finality = Profile(settings(tokens=["USDC"], larger_amounts=steps), block_s=0.2).finality
+    assert finality.reorg_depth == 72_001
+    finality.pace.restore(2.0)
+    assert finality.reorg_depth == 1801

@@ -15,6 +15,7 @@ from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettin
 from florin_server import config
 from florin_server.boot.demo_accounts import VARIABLES
 from florin_server.pricing import settings as pricing
+from florin_server.rails.evm.larger_amounts import LargerAmounts
 from florin_server.rails.evm.settings import EvmAsset, EvmChain, EvmCoin
 from florin_server.rails.solana.settings import SolanaAsset, SolanaChain, SolanaCoin
 from pydantic import BaseModel, SecretStr
@@ -47,6 +48,7 @@ LISTED: Mapping[str, Model] = {
     "[[chains]]": EvmChain,
     "[[chains.assets]]": EvmAsset,
     "[chains.coin]": EvmCoin,
+    "[[chains.larger_amounts]]": LargerAmounts,
     "[[solana_chains]]": SolanaChain,
     "[[solana_chains.assets]]": SolanaAsset,
     "[solana_chains.coin]": SolanaCoin,

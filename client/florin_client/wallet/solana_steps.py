@@ -34,8 +34,8 @@ _UNIT_LIMIT, _UNIT_PRICE = struct.Struct("<BI"), struct.Struct("<BQ")
 # the receiver, and who takes a fee
 _TRANSFERS_MAX: Final = 2
 _INSTRUCTIONS_MAX: Final = 16
-# what clusters take since Agave 4.2
-_BYTES_MAX: Final = 4_096
+# of a legacy transaction and of version 0; only version 1 may have more (SIMD-0385)
+_BYTES_MAX: Final = 1_232
 # the relayer pays it, not the buyer: more than that is no payment of a shop
 PRIORITY_LAMPORTS_MAX: Final = 10_000_000
 _UNITS_MAX: Final = 1_400_000
@@ -100,11 +100,11 @@ def _parse_transaction(step: Step) -> tuple[VersionedTransaction, Message | Mess
         transaction = VersionedTransaction.from_bytes(raw)
     except (binascii.Error, ValueError):
         _unfit("that is no transaction")
-    if bytes(transaction) != raw or len(raw) > _BYTES_MAX:
-        _unfit("the transaction is not written as the chain does")
     message = transaction.message
     if not isinstance(message, Message | MessageV0):
         _unfit("the transaction is of a version that this wallet cannot read")
+    if bytes(transaction) != raw or len(raw) > _BYTES_MAX:
+        _unfit("the transaction is not written as the chain does")
     if isinstance(message, MessageV0) and message.address_table_lookups:
         _unfit("it has accounts that are named elsewhere")
     if len(message.instructions) > _INSTRUCTIONS_MAX:

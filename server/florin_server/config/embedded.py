@@ -40,12 +40,6 @@ class EmbeddedSolana(BaseModel):
     takes_confirmed: bool = Field(
         default=True, description="`false` refuses the commitment `confirmed`, as clusters will"
     )
-    transaction_bytes_max: int = Field(
-        default=4_096,
-        ge=1_232,
-        le=4_096,
-        description="of a transaction, at most: 1,232 on clusters before Agave 4.2",
-    )
     durable_nonces: int = Field(
         default=0,
         ge=0,

@@ -39,3 +39,7 @@ class Facts:
         self.eta_s = settings.eta_s
         self.treasury = settings.treasury_account
         self.pegs = settings.pegs
+
+    def extra_wait_s(self, asset: str, value: int) -> int:  # noqa: ARG002
+        """Return 0: amounts wait for the same."""
+        return 0

@@ -67,6 +67,12 @@ class Rail(Protocol):
     def eta_s(self) -> int:
         """Seconds that a payment usually takes from its confirm to its end."""
 
+    def depth_of(self, asset: str, value: int) -> int:
+        """Return the blocks, counting its own, that make a payment of an amount final."""
+
+    def extra_wait_s(self, asset: str, value: int) -> int:
+        """Return the seconds by which an amount is final later than the smallest."""
+
     @property
     def native_asset(self) -> str:
         """CAIP-19 of what gas is paid with: the chain's coin, or its fee token."""

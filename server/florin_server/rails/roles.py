@@ -273,6 +273,12 @@ class Blocks(Protocol):
     async def restore_seen(self, heads: Sequence[SeenHead]) -> None:
         """Use when an earlier process saw heads, of those that are part of the chain still."""
 
+    def is_deep(self, paid: Paid, head: int) -> bool:
+        """Return whether a payment's block is final for its amount, below a head.
+
+        Larger amounts may wait longer; all else that makes a block final is looked at before.
+        """
+
     async def replaced(self, number: int, block_hash: str) -> bool:
         """True if as many nodes as have to agree tell of another block in the place of one.
 

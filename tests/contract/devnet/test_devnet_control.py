@@ -370,23 +370,44 @@ async def test_blocks_come_at_their_interval():
         assert (block["transactions"], block["timestamp"]) == ([sent], hex(START_S + 2))
 
 
-async def test_an_idle_chain_slows_down_but_time_goes_on():
+async def test_block_that_was_late_makes_no_later_block_late():
     clock = TestClock(START_S * 1_000_000)
-    async with opened(clock=clock, block_interval_s=1) as node:
+    async with opened(clock=clock, block_interval_s=2) as node:
         assert await node.number() == 0
-        for number in range(1, 33):
-            clock.advance(1)
+        clock.advance(2.5)
+        await mined_to(node, 1)
+        clock.advance(1.5)
+        await mined_to(node, 2)
+        # blocks whose time went by are left out
+        clock.advance(7)
+        await mined_to(node, 3)
+        clock.advance(1)
+        await node.number()
+        await asyncio.sleep(0)
+        assert await node.number() == 3
+        clock.advance(1)
+        await mined_to(node, 4)
+
+
+@pytest.mark.parametrize(("interval_s", "blocks"), [(0.25, 239), (1, 59), (4, 32)])
+async def test_idle_chain_slows_down_after_32_blocks_and_60_seconds(interval_s, blocks):
+    clock = TestClock(START_S * 1_000_000)
+    async with opened(clock=clock, block_interval_s=interval_s) as node:
+        assert await node.number() == 0
+        for number in range(1, blocks + 1):
+            clock.advance(interval_s)
             await mined_to(node, number)
-        for _ in range(14):
-            clock.advance(1)
+        last = await node.ask("eth_getBlockByNumber", "latest", False)
+        # until a block is 15 seconds old, none comes
+        while clock.now_us() / 1_000_000 + interval_s < int(last["timestamp"], 16) + 15:
+            clock.advance(interval_s)
             await node.number()
             await asyncio.sleep(0)
-            await node.number()
-        assert await node.number() == 32
-        clock.advance(1)
-        await mined_to(node, 33)
+            assert await node.number() == blocks
+        clock.advance(interval_s)
+        await mined_to(node, blocks + 1)
         block = await node.ask("eth_getBlockByNumber", "latest", False)
-        assert block["timestamp"] == hex(START_S + 47)
+        assert int(block["timestamp"], 16) - int(last["timestamp"], 16) in range(15, 17)
 
 
 # transactions that fail

@@ -7,6 +7,7 @@ import base64
 import aiohttp
 import pytest
 from florin_server.chains.solana import spl
+from florin_server.chains.solana.limits import PACKET_BYTES, V1_BYTES
 from florin_server.clock import TestClock
 from florin_server.devnet.solana import SOLNET, DevChainError, params
 from solders.hash import Hash
@@ -341,23 +342,21 @@ async def filled(node, length: int) -> list[Instruction]:
     return [*notes, spl.memo("m" * (rest if rest < 128 else rest - 1))]
 
 
-@pytest.mark.parametrize("most", [1_232, 4_096])
 @pytest.mark.parametrize("encoding", ["base58", "base64"])
-async def test_cluster_takes_transactions_up_to_its_length(most, encoding):
-    async with opened(transaction_bytes=most) as node:
-        await node.fund(BUYER)
-        for length in (most, most + 1):
-            wire = await node.made([BUYER], *await filled(node, length))
-            raw = base64.b64decode(wire)
-            assert len(raw) == length
-            text = wire if encoding == "base64" else params.base58(raw)
-            sent = node.ask("sendTransaction", text, {"encoding": encoding, "skipPreflight": True})
-            if length == most:
-                await sent
-                continue
-            with pytest.raises(NodeError, match="too large") as refused:
-                await sent
-            assert refused.value.code == -32602
+async def test_cluster_takes_transactions_of_version_0_up_to_a_packet(node, encoding):
+    await node.fund(BUYER)
+    for length in (PACKET_BYTES, PACKET_BYTES + 1, V1_BYTES + 100):
+        wire = await node.made([BUYER], *await filled(node, length))
+        raw = base64.b64decode(wire)
+        assert len(raw) == length
+        text = wire if encoding == "base64" else params.base58(raw)
+        sent = node.ask("sendTransaction", text, {"encoding": encoding, "skipPreflight": True})
+        if length == PACKET_BYTES:
+            await sent
+            continue
+        with pytest.raises(NodeError, match="too large") as refused:
+            await sent
+        assert refused.value.code == -32602
 
 
 async def test_signatures_of_an_address_are_read_page_by_page(node):

@@ -113,7 +113,7 @@ async def test_a_lost_transaction_that_comes_back_before_the_new_one_is_adopted(
     await desk.fault(kind="evict", transactions=[sent.hash])
     await desk.fault(kind="baseFee", wei=hex(GWEI))
     await desk.lab.control.call("eth_sendRawTransaction", "0x" + lost.raw.hex())
-    await desk.lab.mine(3)
+    await desk.mine(3)
     desk.lab.clock.advance(11)
     await desk.turn(2)
     assert f"has nonce {lost.nonce}" in desk.behind()

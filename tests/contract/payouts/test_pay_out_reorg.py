@@ -143,7 +143,7 @@ async def test_a_nonce_that_others_took_meanwhile_lets_it_be_paid_anew_and_told(
     desk.lab.node.lost = frozenset()
     # the same key in other hands
     await desk.lab.send(key=TREASURY_KEY, to=MERCHANT, value=1)
-    await desk.lab.mine(2)
+    await desk.mine(3)
     desk.lab.clock.advance(11)
     await desk.turn(2)
     # what is told stays as it was until something else has paid

@@ -103,14 +103,14 @@ def test_a_block_proves_what_it_holds_by_number_and_hash():
 
 
 async def test_one_node_is_believed_where_no_other_has_to_agree(chain):
-    assert await Agreement(chain, Evidence()).covers(paid())
+    assert await Agreement(chain, Evidence(), lambda _: True).covers(paid())
     assert chain.asked == []
 
 
 async def test_the_facts_of_a_block_are_asked_for_together_and_once_a_look():
     chain = Chain(agreement=2, true={paid(), mined()})
     evidence = Evidence({"a": [paid()], "b": [paid("b")]}, {"0xours": mined()})
-    agreement = Agreement(chain, evidence)  # type: ignore[arg-type]
+    agreement = Agreement(chain, evidence, lambda _: True)  # type: ignore[arg-type]
     assert await agreement.covers(paid())
     assert chain.asked == [{paid(), paid("b"), mined()}]
     assert await agreement.covers(mined())
@@ -154,6 +154,20 @@ async def test_it_begins_at_the_head_and_reads_what_comes(chain):
 @pytest.mark.parametrize(("number", "final"), [(9, False), (8, False), (7, True), (0, True)])
 async def test_a_block_is_final_below_as_many_as_are_asked_for(chain, number, final):
     assert (await follower(chain)).is_final(number) is final
+
+
+async def test_event_is_settled_when_its_block_is_final_for_its_amount(chain):
+    blocks = await follower(chain)
+    chain.grow(1, 10, paid(), mined())
+    chain.grow(3)
+    await blocks.look()
+    (event,) = blocks.evidence.fresh
+    chain.deep = False
+    assert not await blocks.is_settled(event)
+    # transactions of ours have no amount
+    assert await blocks.is_settled(blocks.evidence.mined["0xours"])
+    chain.deep = True
+    assert await blocks.is_settled(event)
 
 
 async def test_a_fact_is_settled_in_a_final_block_of_the_chain(chain):

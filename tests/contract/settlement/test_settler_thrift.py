@@ -55,7 +55,8 @@ async def test_what_is_sent_in_one_turn_is_noted_with_one_commit(shop, monkeypat
         type(shop.store), "write", lambda _, op: commits.append(op.steps.__name__) or write(op)
     )
     await shop.turn()
-    assert Counter(commits) == {"append": 3, "sent": 1}
+    # a chain on which time decides has its heads kept besides
+    assert Counter(one for one in commits if one != "keep") == {"append": 3, "sent": 1}
     assert [tx.state for tx in await shop.transactions()] == [TxState.SENT] * 3
 
 

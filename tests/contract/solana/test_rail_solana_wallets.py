@@ -6,14 +6,16 @@ import base64
 
 import pytest
 from florin_server.chains.solana import spl
-from florin_server.chains.solana.limits import PACKET_BYTES, TRANSACTION_BYTES_MAX
+from florin_server.chains.solana.limits import PACKET_BYTES, V1_BYTES, V1_FIRST_BYTE
 from florin_server.domain.errors import FlorinError
-from florin_server.rails.solana.paying.message import WalletBounds, acceptable
+from florin_server.rails.solana.paying.message import WalletBounds, acceptable, compile_message
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
-from solders.message import MessageV0
+from solders.message import MessageV0, MessageV1
+from solders.signature import Signature
 from solders.system_program import TransferParams, transfer
+from solders.transaction import VersionedTransaction
 
 from tests.support.solana import SolanaWallet, rebuilt, steps
 from tests.support.solana_guards import long_guard
@@ -149,47 +151,67 @@ async def test_other_payers_signers_hashes_and_rights_are_not_ours(lab, buyer):
         assert not acceptable(ours, got, BOUNDS)
 
 
-async def long_output(lab, buyer) -> tuple:
-    """An option, what was issued for it, and the same with 1,500 bytes of guards, signed."""
+async def of_length(lab, buyer, length: int) -> tuple:
+    """An option, what was issued for it, and the same made exactly so long, signed."""
     _, option = await lab.offer(buyer)
     issued = await lab.issued(option)
     ours = message(issued)
-    added = [long_guard(ours.account_keys[1], 50) for _ in range(3)]
-    transaction = rebuilt(ours, [*steps(ours), *added])
-    assert PACKET_BYTES < len(bytes(transaction)) <= TRANSACTION_BYTES_MAX
+    own, left = steps(ours), length
+    guards: list[Instruction] = []
+    # each guard says as often as fits that an account holds no less than nothing
+    while (left := length - len(bytes(rebuilt(ours, [*own, *guards])))) > 20:
+        guards.append(long_guard(ours.account_keys[1], min(50, (left - 20) // 10)))
+    transaction = rebuilt(ours, [*own, *guards])
     return option, issued, outputs(buyer.sign(transaction)), len(bytes(transaction))
 
 
-async def test_transaction_longer_than_a_packet_pays_where_the_cluster_takes_it(lab, buyer):
-    option, issued, output, _ = await long_output(lab, buyer)
+async def test_transaction_that_fills_a_packet_pays(lab, buyer):
+    option, issued, output, size = await of_length(lab, buyer, PACKET_BYTES)
+    assert PACKET_BYTES - 24 < size <= PACKET_BYTES
     await lab.rail.verifier.verify(option, [issued], output)
 
 
-async def test_cluster_that_takes_packets_alone_refuses_a_longer_transaction(buyer):
-    """What it takes is learned from it, each time: after its upgrade the same is accepted."""
-    async with open_lab(transaction_bytes=PACKET_BYTES) as lab:
-        option, issued, output, size = await long_output(lab, buyer)
-        with pytest.raises(FlorinError) as caught:
-            await lab.rail.verifier.verify(option, [issued], output)
-        assert caught.value.details == {"reason": "unreadable_output"}
-        told = f"The transaction has {size} bytes, more than the cluster takes"
-        assert caught.value.message == told
+@pytest.mark.parametrize("length", [PACKET_BYTES + 40, V1_BYTES // 2])
+async def test_transaction_longer_than_its_version_allows_is_refused_without_the_chain(
+    lab, buyer, length
+):
+    """Only transactions of version 1 may have more bytes (SIMD-0385)."""
+    option, issued, output, size = await of_length(lab, buyer, length)
+    assert size > PACKET_BYTES
+    before = lab.rail.rpc.requests
+    with pytest.raises(FlorinError) as caught:
+        await lab.rail.verifier.verify(option, [issued], output)
+    assert caught.value.details == {"reason": "unreadable_output"}
+    assert caught.value.message == f"The transaction has {size} bytes, and clusters take 1232"
+    assert lab.rail.rpc.requests == before
 
 
-async def test_transaction_longer_than_the_settings_allow_is_refused_without_the_chain(buyer):
-    async with open_lab(transaction_bytes_max=PACKET_BYTES) as lab:
-        option, issued, output, size = await long_output(lab, buyer)
-        before = lab.rail.rpc.requests
-        with pytest.raises(FlorinError) as caught:
-            await lab.rail.verifier.verify(option, [issued], output)
-        told = f"The transaction has {size} bytes, {PACKET_BYTES} at most are accepted"
-        assert caught.value.message == told
-        assert lab.rail.rpc.requests == before
-
-
-async def test_output_longer_than_any_transaction_is_refused_before_it_is_read(lab, buyer):
+async def test_transaction_of_version_1_is_refused_with_the_version_that_was_issued(lab, buyer):
     _, option = await lab.offer(buyer)
     issued = await lab.issued(option)
-    too_long = base64.b64encode(bytes(TRANSACTION_BYTES_MAX + 1)).decode()
-    with pytest.raises(FlorinError, match="The transaction has 4097 bytes, 4096 at most"):
+    ours = message(issued)
+    other = MessageV1.try_compile(ours.account_keys[0], steps(ours)[2:], ours.recent_blockhash)
+    raw = bytes(VersionedTransaction.populate(other, [Signature.default()] * 2))
+    assert raw[:1] == V1_FIRST_BYTE
+    before = lab.rail.rpc.requests
+    with pytest.raises(FlorinError, match="is of version 1, and .* is of version 0") as caught:
+        await lab.rail.verifier.verify(option, [issued], outputs(base64.b64encode(raw).decode()))
+    assert caught.value.details == {"reason": "transaction_mismatch"}
+    assert lab.rail.rpc.requests == before
+
+
+@pytest.mark.parametrize(("first", "most"), [(b"\x01", PACKET_BYTES), (V1_FIRST_BYTE, V1_BYTES)])
+async def test_output_longer_than_any_transaction_is_refused_before_it_is_read(
+    lab, buyer, first, most
+):
+    _, option = await lab.offer(buyer)
+    issued = await lab.issued(option)
+    too_long = base64.b64encode(first + bytes(most)).decode()
+    with pytest.raises(FlorinError, match=f"has {most + 1} bytes, and clusters take {most}"):
         await lab.rail.verifier.verify(option, [issued], outputs(too_long))
+
+
+async def test_transaction_that_no_cluster_takes_is_not_built():
+    own = [spl.memo("m" * 500) for _ in range(3)]
+    with pytest.raises(ValueError, match="is longer than 1232"):
+        compile_message(wallet(1).pubkey(), own, Hash.new_unique())

@@ -243,6 +243,16 @@ async def fragment(walk: Walk, block: Block) -> None:
         own_file(text, name, kind, chain)
 
 
+@step("docs/chains.md", "When a payment is final", 0)
+async def larger_amounts(walk: Walk, block: Block) -> None:
+    (whole,) = [one.text for one in blocks() if "chain_id = 8453" in one.text]
+    own = whole.replace("[[chains]]", "[evm]").replace('"WETH"', '"EURC"') + block.text
+    chain = chain_files.parse(own.encode(), Path("some.toml"), Path("/"))
+    usdc, _ = (one.address for one in chain.assets)
+    amounts = (999_990_000, 1_000_000_000, 50_000_000_000)
+    assert [chain.final_after(usdc, one) for one in amounts] == [10, 60, 1800]
+
+
 @step("docs/prices.md", "Bounds and fees in a currency", 0)
 async def bounds_in_currencies(walk: Walk, block: Block) -> None:
     (whole,) = [one.text for one in blocks() if "chain_id = 8453" in one.text]

@@ -338,9 +338,20 @@ async def test_live_chain_without_a_finality_rule_is_named_by_add_and_doctor(run
         doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
         assert f"! {told}" in doctor.out
         path = home / "chains" / "own.toml"
-        path.write_text(path.read_text() + "final_after_s = 60\n")
+        path.write_text(path.read_text().replace("[evm]\n", "[evm]\nfinal_after_s = 60\n"))
         doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+        assert "settings" in doctor.out
         assert told not in doctor.out
+        amounts = '[[evm.larger_amounts]]\nfrom_amount = {{ {} = "1000" }}\nfinal_after_s = {}\n'
+        written = path.read_text()
+        path.write_text(written + amounts.format("tUSD", 60))
+        doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+        assert "final_after_s is 60, and 60 for smaller amounts" in doctor.out + doctor.err
+        path.write_text(written + amounts.format("tUSD", 300))
+        rule = "Own: payments are final after 60 s of blocks; from 1000 tUSD after 300 s"
+        doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+        assert f"! {rule}" in doctor.out
+        assert rule in (await run("list")).err
 
 
 async def test_tempo_is_added_deployed_to_and_its_keys_choose_the_fee_token(run, home):

@@ -40,7 +40,8 @@ def skip_own_pace(config: pytest.Config, items: list[pytest.Item]) -> None:
 
     What a test does on anvil is the same under each profile, and so is what the store does.
     """
-    if selected() is None:
+    profile = selected()
+    if profile is None:
         return
     elsewhere = [one for one in items if "anvil" in one.nodeid or "postgres" in one.nodeid]
     config.hook.pytest_deselected(items=elsewhere)
@@ -49,5 +50,5 @@ def skip_own_pace(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and item.path.is_relative_to(suites):
             path = item.path.relative_to(suites).as_posix()
-            if reason := own_pace.reason_to_skip(path, item.function.__name__):
+            if reason := own_pace.reason_to_skip(profile.name, path, item.function.__name__):
                 item.add_marker(pytest.mark.skip(reason=reason))

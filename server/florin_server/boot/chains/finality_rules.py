@@ -1,9 +1,10 @@
-"""Chains with real money on which a count of blocks alone decides what is final."""
+"""Sentences about what makes payments final on each chain, for `doctor` and `chain list`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from florin_server.rails.evm.larger_amounts import LargerAmounts
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.networks.chain_files import Chain
 
@@ -18,3 +19,19 @@ def list_missing(chains: Iterable[Chain]) -> Iterator[str]:
                 f"{chain.name}: {chain.confirmations} blocks alone make a payment final, however "
                 "fast they come: set final_after_s, finality_tag or both"
             )
+
+
+def list_larger_amounts(chains: Iterable[Chain]) -> Iterator[str]:
+    """Yield a sentence for each chain on which larger amounts are final later."""
+    for chain in chains:
+        if isinstance(chain, EvmChain) and chain.larger_amounts:
+            steps = (
+                f"from {_format_amounts(step)} after {step.final_after_s} s"
+                for step in chain.larger_amounts
+            )
+            usual = f"{chain.name}: payments are final after {chain.final_after_s} s of blocks"
+            yield "; ".join((usual, *steps))
+
+
+def _format_amounts(step: LargerAmounts) -> str:
+    return " or ".join(f"{amount} {symbol}" for symbol, amount in step.from_amount.items())

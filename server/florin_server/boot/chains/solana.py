@@ -48,7 +48,6 @@ async def start(
             slot_s=chosen.slot_s,
             confirmed_slots=1 if chosen.takes_confirmed else None,
             finalized_slots=chosen.finalized_slots,
-            transaction_bytes=chosen.transaction_bytes_max,
             clock=clock,
         ),
     )

@@ -1,8 +1,10 @@
-"""How many bytes Solana's transactions have."""
+"""How many bytes Solana's transactions have, by their version."""
 
 from typing import Final
 
-# what fits into one packet, and every cluster takes
+# of a legacy transaction and of version 0, which Florin makes: what fits into one packet
 PACKET_BYTES: Final = 1_232
-# what clusters take since Agave 4.2 (solana.com, upgrades, 2026)
-TRANSACTION_BYTES_MAX: Final = 4_096
+# of version 1 (SIMD-0385)
+V1_BYTES: Final = 4_096
+# what a transaction of version 1 begins with; others begin with the number of their signatures
+V1_FIRST_BYTE: Final = b"\x81"

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.boot.chains import connected, prices
+from florin_server.boot.chains import connected, finality_rules, prices
 from florin_server.boot.chains.keys import Keyring
 from florin_server.boot.chains.setup import own_secrets
 from florin_server.boot.home import Home, Refused
@@ -59,6 +59,7 @@ def run(given: dict[str, Any]) -> None:
     except (Refused, OSError) as error:
         fail("Not done", error)
     notes = [*prices.unpriced_everywhere(settings)]
+    notes += finality_rules.list_larger_amounts(settings.chains)
     if told({"chains": [one.told() for one in seen], "notes": notes}):
         return
     table(_COLUMNS, [one.row for one in seen])

@@ -63,6 +63,7 @@ async def _run(settings: Settings) -> Exit:
     # no fault: whoever asks for prices in such an asset itself is paid in it
     notes = [*outside.notes(settings), *prices.unpriced_everywhere(settings)]
     notes += finality_rules.list_missing(settings.chains)
+    notes += finality_rules.list_larger_amounts(settings.chains)
     # enabled by default without a rate in the sandbox: creations in it are refused with the reason
     notes += [f"{said}; {lacking}" for said, lacking in prices.currencies(settings) if lacking]
     for one in notes:

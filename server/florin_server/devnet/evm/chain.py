@@ -102,6 +102,7 @@ class Chain:
         self.pool = Pool()
         self.base_fee = GWEI
         self.last_busy = 0  # the newest block with a transaction
+        self.last_busy_s = now()  # its time, in Unix seconds
         self.reverting = 0  # how many transactions are to fail from now on
         self._builder = PragueVM.get_transaction_builder()
         self._vm = DevState(None, _context(chain_id, 0, 0, GWEI, ()), BLANK_ROOT_HASH)  # type: ignore[arg-type]
@@ -117,7 +118,7 @@ class Chain:
             self._genesis(seed, code)
             return
         self.head = head
-        self.last_busy = head.number
+        self.last_busy, self.last_busy_s = head.number, head.time
         self.base_fee = head.base_fee
         self.state.cells = history.cells()
         oldest = max(1, head.number - KEPT_STATES + 1)
@@ -330,7 +331,7 @@ class Chain:
         self._hashes.append(block.hash)
         self.head = block
         if done:
-            self.last_busy = number
+            self.last_busy, self.last_busy_s = number, time
         self._prune()
         return block
 

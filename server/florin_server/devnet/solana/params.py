@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from solders.errors import BincodeError
 from solders.hash import Hash, ParseHashError
-from solders.message import MessageV1
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import SanitizeError, VersionedTransaction
 
 from florin_server.chains.solana import spl
+from florin_server.chains.solana.limits import PACKET_BYTES, V1_BYTES, V1_FIRST_BYTE
 from florin_server.devnet.errors import RpcFault, bad_params
 from florin_server.devnet.solana.slots import Commitment
 
@@ -86,29 +86,29 @@ def blockhash(value: Any) -> Hash:
         raise bad_params("Invalid param: Invalid") from error
 
 
-def transaction(value: Any, encoding: str, bytes_max: int) -> VersionedTransaction:
-    """Parse a transaction of so many bytes at most; its signatures are not looked at."""
+def transaction(value: Any, encoding: str) -> VersionedTransaction:
+    """Parse a transaction of version 0, or a legacy one; its signatures are not looked at."""
     if not isinstance(value, str):
         raise bad_params("Invalid params: the transaction is no text")
     # a byte takes 1.37 characters of base58; longer texts would take long to decode
-    text_max = bytes_max * 4 // 3 + 4 if encoding == "base64" else bytes_max * 137 // 100 + 1
+    text_max = V1_BYTES * 4 // 3 + 4 if encoding == "base64" else V1_BYTES * 137 // 100 + 1
     if len(value) > text_max:
         text = f"{encoding} encoded transaction too large: {len(value)} bytes"
-        raise bad_params(f"{text} (max: encoded/raw {text_max}/{bytes_max})")
+        raise bad_params(f"{text} (max: encoded/raw {text_max}/{V1_BYTES})")
     try:
         raw = base64.b64decode(value, validate=True) if encoding == "base64" else _base58(value)
     except (binascii.Error, ValueError) as error:
         raise bad_params(f"invalid {encoding} encoding") from error
-    if len(raw) > bytes_max:
+    if raw[:1] == V1_FIRST_BYTE:
+        raise bad_params("Transaction version (1) is not supported")
+    if len(raw) > PACKET_BYTES:
         text = f"decoded transaction too large: {len(raw)} bytes"
-        raise bad_params(f"{text} (max: {bytes_max} bytes)")
+        raise bad_params(f"{text} (max: {PACKET_BYTES} bytes)")
     try:
         found = VersionedTransaction.from_bytes(raw)
         found.sanitize()
     except (BincodeError, SanitizeError, ValueError) as error:
         raise bad_params(f"failed to deserialize the transaction: {error}") from error
-    if isinstance(found.message, MessageV1):
-        raise bad_params("Transaction version (1) is not supported")
     if bytes(found) != raw:
         raise bad_params("failed to deserialize the transaction: trailing bytes")
     return found

@@ -38,15 +38,12 @@ class Sending:
         "minContextSlot",
     )
 
-    def __init__(
-        self, history: History, slots: Slots, machine: Machine, gifts: Gifts, bytes_max: int
-    ) -> None:
+    def __init__(self, history: History, slots: Slots, machine: Machine, gifts: Gifts) -> None:
         self._history = history
         self._slots = slots
         self._machine = machine
         self._gifts = gifts
         self._waiting: OrderedDict[bytes, VersionedTransaction] = OrderedDict()
-        self._bytes_max = bytes_max
         self.faucet = Keypair.from_seed(SOLNET.faucet_seed)
         self.paused = False
 
@@ -71,7 +68,7 @@ class Sending:
     def parse(self, given: Any, options: Mapping[str, Any]) -> VersionedTransaction:
         """Parse a transaction in the encoding that the options of its call name."""
         encoding = params.encoding_of(options, ("base58", "base64"), "base58")
-        return params.transaction(given, encoding, self._bytes_max)
+        return params.transaction(given, encoding)
 
     def resume(self) -> None:
         """Ends a pause; what waited lands now, unless its blockhash has lapsed."""

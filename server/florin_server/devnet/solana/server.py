@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from florin_server.chains.solana.limits import TRANSACTION_BYTES_MAX
 from florin_server.clock import Clock, SystemClock
 from florin_server.devnet.gifts import Gifts
 from florin_server.devnet.server import DevChain, Engine, started
@@ -24,15 +23,13 @@ class SolanaDevSettings:
     """How a chain behaves. `slot_s` 0 gives each transaction a slot of its own, at once.
 
     A transaction is finalized with `finalized_slots` slots on top of its own: 32 before Alpenglow,
-    one since then. The commitment `confirmed` is refused if `confirmed_slots` is None. Transactions
-    have `transaction_bytes` at most: 1,232 before Agave 4.2, 4,096 since then.
+    one since then. The commitment `confirmed` is refused if `confirmed_slots` is None.
     The faucet's budgets go by `real_ns`, which no caller can move on.
     """
 
     slot_s: float = 0.0
     confirmed_slots: int | None = 1
     finalized_slots: int = 32
-    transaction_bytes: int = TRANSACTION_BYTES_MAX
     clock: Clock = field(default_factory=SystemClock)
     real_ns: Callable[[], int] = time.monotonic_ns
 
@@ -116,7 +113,7 @@ def _engine(path: Path | None, settings: SolanaDevSettings) -> _Engine:
         history.close()
         raise
     gifts = Gifts(settings.real_ns)
-    sending = Sending(history, slots, machine, gifts, settings.transaction_bytes)
+    sending = Sending(history, slots, machine, gifts)
     faults = Faults()
 
     def dropped(passed: list[Any]) -> str:

@@ -84,9 +84,11 @@ def progress(app: App, payment: Payment) -> Progress | None:
         return None
     block = app.chains[rail.chain_id].paid_in.get(payment.id)
     settler = app.settlers.get(rail.chain_id)
+    asset = (payment.option_unit or "").removeprefix("caip19/")
+    needed = rail.depth_of(asset, payment.option_value or 0)
     if block is None or settler is None:
-        return Progress(0, rail.confirmations)
-    return Progress(max(0, min(settler.head - block + 1, rail.confirmations)), rail.confirmations)
+        return Progress(0, needed)
+    return Progress(max(0, min(settler.head - block + 1, needed)), needed)
 
 
 def transaction(app: App, payment: Payment) -> Transaction | None:

@@ -197,7 +197,6 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
         told = known.quoted.get((means.payer, means.asset, cost.value), lapses_at)
         return Quote(cost.rate, told)
 
-    state = app.chains[rail.chain_id]
     return [
         replace(
             offer := rail.offers.offer(
@@ -210,7 +209,7 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
                 now_us,
                 quote(means),
             ),
-            eta_s=round_promise(state.promise_s(offer.eta_s, rail.eta_s)),
+            eta_s=_promise_s(app, rail, offer),
             fee=split.fee,
             fee_fixed=min(fixed[means.asset], split.fee),
             fee_basis_points=app.settings.fee_basis_points,
@@ -219,6 +218,12 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
         for means in payable
         if means.asset not in refused
     ]
+
+
+def _promise_s(app: App, rail: Rail, offer: Option) -> int:
+    """Return the seconds from confirm to final that are promised for an offer's amount."""
+    usual_s = app.chains[rail.chain_id].promise_s(offer.eta_s, rail.eta_s)
+    return round_promise(usual_s + rail.extra_wait_s(offer.asset, offer.value))
 
 
 async def _refused(  # noqa: PLR0917  (one of each, none alike)

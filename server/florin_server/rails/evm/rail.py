@@ -16,7 +16,7 @@ from florin_server.rails.evm.paying.erc6492 import opener_problem
 from florin_server.rails.evm.paying.mismatches import Mismatches
 from florin_server.rails.evm.paying.offers import EvmOffers
 from florin_server.rails.evm.paying.payable import sample
-from florin_server.rails.evm.paying.terms import EvmTerms
+from florin_server.rails.evm.paying.terms import NOBODY, EvmTerms
 from florin_server.rails.evm.paying.verifier import EvmVerifier
 from florin_server.rails.evm.paying.verify import Signatures
 from florin_server.rails.evm.reading.direct_settlement import EvmDirectSettlement
@@ -133,6 +133,18 @@ class EvmRail(Facts):
     def confirmations(self) -> int:
         """Blocks, counting its own, that make an event final at the pace that was measured."""
         return self.finality.depth
+
+    def depth_of(self, asset: str, value: int) -> int:
+        """Return the blocks, counting its own, that make a payment of an amount final."""
+        return self.finality.depth_of(self._final_after(asset, value))
+
+    def extra_wait_s(self, asset: str, value: int) -> int:
+        """Return the seconds by which an amount is final later than the smallest."""
+        return self._final_after(asset, value) - self.chain.final_after_s
+
+    def _final_after(self, asset: str, value: int) -> int:
+        _, is_token, address = asset.partition("/erc20:")
+        return self.chain.final_after(address if is_token else NOBODY, value)
 
     @property
     def reorg_depth(self) -> int:

@@ -9,12 +9,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from florin_server.domain.caip import evm_address
 from florin_server.rails.connection.settings import NodeSettings
+from florin_server.rails.evm.larger_amounts import STEPS_MAX, LargerAmounts, require_deeper
 from florin_server.rails.networks import registry
 from florin_server.rails.networks import settings as shared
-from florin_server.rails.networks.network import Token
+from florin_server.rails.networks.network import Pace, Token
 from florin_server.rails.networks.registry import defaults_of
 
 GWEI = 10**9
+_COIN = "0x" + "0" * 40  # in a token's place
+_COIN_DECIMALS = 18
 
 
 def _address(text: str) -> str:
@@ -120,6 +123,11 @@ class EvmChain(NodeSettings):
         default="none",
         description="the node must call a payment's block so as well before it is final",
     )
+    larger_amounts: tuple[LargerAmounts, ...] = Field(
+        default=(),
+        max_length=STEPS_MAX,
+        description="amounts that wait longer than `final_after_s`, which then is for smaller ones",
+    )
     settler: Address = Field(description="the settlement contract: `florin chain deploy` tells it")
     former_settlers: tuple[Address, ...] = Field(
         default=(),
@@ -211,6 +219,15 @@ class EvmChain(NodeSettings):
             raise ValueError("a chain that charges fees in a token has no coin to take")
         if self.factories and self.opener is None:
             raise ValueError("factories are called by the opener only, and none is named")
+        usual = Pace(
+            confirmations=self.confirmations,
+            poll_ms=self.poll_ms,
+            eta_s=self.eta_s,
+            final_after_s=self.final_after_s,
+            finality_tag=self.finality_tag,
+        )
+        symbols = self.asset_ids.values()
+        require_deeper(self.larger_amounts, symbols, usual, registry.network(self.caip2))
         return self
 
     @property
@@ -244,6 +261,30 @@ class EvmChain(NodeSettings):
         found = {f"{self.caip2}/erc20:{one.address}": one.peg for one in self.assets}
         if self.coin is not None:
             found[self.coin_asset] = None
+        return found
+
+    def final_after(self, token: str, value: int) -> int:
+        """Return the seconds of blocks that make a payment final.
+
+        `token` is an address, that of zeros for the coin, `value` in its minor units. An asset that
+        is not among the chain's any more waits as the largest amount does.
+        """
+        if not self.larger_amounts:
+            return self.final_after_s
+        unit = self._units.get(token)
+        after_s = self.final_after_s
+        for step in self.larger_amounts:
+            least = None if unit is None else step.least_units(*unit)
+            if least is None or value >= least:
+                after_s = step.final_after_s
+        return after_s
+
+    @property
+    def _units(self) -> dict[str, tuple[str, int]]:
+        """Symbol and decimals of each asset, by its address."""
+        found = {one.address: (one.symbol, one.decimals) for one in self.assets}
+        if self.coin is not None:
+            found[_COIN] = (self.coin.symbol, _COIN_DECIMALS)
         return found
 
     @property

@@ -102,6 +102,10 @@ class SolanaRail(Facts):
         self.payouts = self._payouts_of(treasury) if treasury else None
         self.treasury_history = SolanaTreasuryHistory(node, treasury.pubkey) if treasury else None
 
+    def depth_of(self, asset: str, value: int) -> int:  # noqa: ARG002
+        """Return the blocks, counting its own, that make a payment of an amount final."""
+        return self.confirmations
+
     @property
     def assets(self) -> Mapping[str, Asset]:
         """The assets that passed the last check, by CAIP-19."""

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from florin_server.chains.solana.limits import PACKET_BYTES, TRANSACTION_BYTES_MAX
 from florin_server.chains.solana.spl import pubkey
 from florin_server.rails.connection.settings import NodeSettings
 from florin_server.rails.networks import registry
@@ -120,13 +119,6 @@ class SolanaChain(NodeSettings):
         description="lamports that the fee of one payment may cost the relayer, with the price "
         "that a wallet raised; a transaction that costs more is refused. Unset: five times the fee "
         "that Florin offers itself, 51,000 with the other defaults",
-    )
-    transaction_bytes_max: int = Field(
-        default=TRANSACTION_BYTES_MAX,
-        ge=PACKET_BYTES,
-        le=TRANSACTION_BYTES_MAX,
-        description="bytes of a transaction that wallets may hand back, guards included; what the "
-        "cluster takes, its nodes say",
     )
     durable_nonces: int = Field(
         default=4,

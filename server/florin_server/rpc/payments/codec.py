@@ -118,11 +118,12 @@ class Codec:
         """
         if payment.status is not Status.PROCESSING:
             return None if payment.status.is_final else _BUYER_MS
-        unit = payment.option_unit or ""
-        rail = self._app.rails.get(unit.removeprefix("caip19/").rpartition("/")[0])
+        asset = (payment.option_unit or "").removeprefix("caip19/")
+        rail = self._app.rails.get(asset.rpartition("/")[0])
         if rail is None:
             return _CHAIN_MS
         takes_s = self._app.chains[rail.chain_id].promise_s(rail.eta_s, rail.eta_s)
+        takes_s += rail.extra_wait_s(asset, payment.option_value or 0)
         return min(_CHAIN_MS, max(_CHAIN_MS_LEAST, round(takes_s * 500)))
 
     def update(self, payment: Payment) -> payment_pb2.WatchPaymentResponse:

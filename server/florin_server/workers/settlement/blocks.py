@@ -100,9 +100,12 @@ class Evidence:
 class Agreement:
     """Which facts enough nodes told; they are asked for all of a block together, once a look."""
 
-    def __init__(self, observer: Observer, evidence: Evidence) -> None:
+    def __init__(
+        self, observer: Observer, evidence: Evidence, is_final: Callable[[Fact], bool]
+    ) -> None:
         self._observer = observer
         self._evidence = evidence
+        self._is_final = is_final
         self._agreed: set[Fact] = set()
         self._asked: set[Fact] = set()
 
@@ -117,7 +120,9 @@ class Agreement:
         """
         if self._observer.agreement == 1 or fact in self._agreed:
             return True
-        facts = self._evidence.of_block(fact.block_number, fact.block_hash) | {fact}
+        facts = self._evidence.of_block(fact.block_number, fact.block_hash)
+        # of one block, larger amounts may be final later
+        facts = frozenset(filter(self._is_final, facts)) | {fact}
         if new := facts - self._agreed - self._asked:
             self._asked |= new
             for one, is_true in (await self._observer.agreed(new)).items():
@@ -144,7 +149,9 @@ class HeadFollower:
         self._observer = observer
         self.head = 0
         self.evidence = Evidence()
-        self._agreement = Agreement(observer, self.evidence)
+        self._agreement = Agreement(
+            observer, self.evidence, lambda fact: self.is_final(fact.block_number)
+        )
 
     @property
     def newest_final(self) -> int:
@@ -207,7 +214,7 @@ class BlockFollower:
         self.head = 0
         self.doubtful = range(0)
         self.evidence = Evidence()
-        self._agreement = Agreement(observer, self.evidence)
+        self._agreement = Agreement(observer, self.evidence, self._is_deep)
 
     async def start(self) -> None:
         """Begins at the head; what came before is found by asking for it."""
@@ -237,9 +244,15 @@ class BlockFollower:
             return False
         return self.head - number + 1 >= self._confirmations
 
+    def _is_deep(self, fact: Fact) -> bool:
+        """Return whether a fact's block is final, for its amount where it is a payment."""
+        if not self.is_final(fact.block_number):
+            return False
+        return not isinstance(fact, Paid) or self._blocks.is_deep(fact, self.head)
+
     async def is_settled(self, fact: Fact) -> bool:
         """True if a fact's block is final and part of the chain, and enough nodes tell it."""
-        if not self.is_final(fact.block_number):
+        if not self._is_deep(fact):
             return False
         now = await self.hash_of(fact.block_number)
         if now not in {None, fact.block_hash}:

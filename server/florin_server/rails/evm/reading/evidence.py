@@ -243,14 +243,17 @@ class Evidence:
             ]
         )
         head = header(newest) if is_timed else None
-        final = self._finality.final_at(head.number if head else quantity(newest))
+        paid = [one for one in wanted if isinstance(one, Paid)]
+        # the caller asks for what is final by its own node: the longest wait is that of all
+        after_s = max((self._chain.final_after(one.token, one.value) for one in paid), default=None)
+        final = self._finality.final_at(head.number if head else quantity(newest), after_s)
         blocks = [header(one) for one in answers[: len(numbers)]]
         canonical = {
             one.hash
             for one in blocks
             if one is not None
             and one.number <= final
-            and (head is None or self._finality.is_old_enough(one.time, head.time))
+            and (head is None or self._finality.is_old_enough(one.time, head.time, after_s))
         }
         told: set[Fact] = set()
         receipts = [record(one) for one in answers[len(numbers) :]]

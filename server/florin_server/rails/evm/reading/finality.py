@@ -8,40 +8,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import ceil, inf
 from typing import Final
 
+from florin_server.rails.evm.reading.seen_heads import SeenHeads, Sighting
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.pace import BLOCK_S_MIN, PaceMeter
 from florin_server.rails.types import SeenHead
 
 AWAITED_S: Final = 60.0  # besides its depth: until a transaction is in a block, mostly
-# Looks come at intervals, and block times are whole seconds: our clock needs not agree to the tick.
-_OWN_CLOCK: Final = 0.9
 # What is left of the pace's inaccuracy (in parts, and at most so many blocks) asks for no block
 # more.
 _INACCURACY: Final = 0.015
 _INACCURACY_BLOCKS: Final = 0.5
-_SEEN_MAX: Final = 4096
 _REPLACED_MAX: Final = 1000  # by a tag that stays behind: nobody reads without end for its sake
-# what is kept for the next process: so many heads, in steps of a share of `final_after_s`
-_KEPT_MAX: Final = 16
-_KEPT_STEPS: Final = 12
 _UNTAGGED_MAX: Final = 10  # a node of several may lack the tag, or the answer, for a moment
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A head: its block's number, hash and Unix time, and when it was seen in monotonic seconds."""
-
-    number: int
-    hash: str
-    time: int
-    at: float
 
 
 class Finality:
@@ -50,16 +33,21 @@ class Finality:
     A block is final if it has the `confirmations` of the settings, if blocks of `final_after_s`
     seconds are on top of it by the measured pace and by their timestamps, if it was seen here
     nearly as long ago, and if the node calls it `finality_tag`. `now` returns monotonic seconds.
+
+    Methods with `after_s` take the seconds of larger amounts too, of those that the settings name;
+    None stands for `final_after_s`.
     """
 
     def __init__(self, chain: EvmChain, now: Callable[[], float] = time.monotonic) -> None:
         self.pace = PaceMeter()
         self._chain = chain
         self._now = now
-        self._seen: deque[_Seen] = deque(maxlen=_SEEN_MAX)
-        # what is remembered reaches back for longer than blocks take to be final, however fast
-        self._step_s = chain.final_after_s / (_SEEN_MAX // 2)
-        self._deep: _Seen | None = None
+        self._seen = SeenHeads(chain.final_after_s)
+        longer = (step.final_after_s for step in chain.larger_amounts)
+        self._by_seconds = {
+            chain.final_after_s: self._seen,
+            **{seconds: SeenHeads(seconds) for seconds in longer},
+        }
         self._tagged: int | None = None
         self._above_tag = 0  # blocks above the one that the node calls final
         self._untagged = 0  # heads in a row for which no block was named
@@ -93,10 +81,15 @@ class Finality:
     @property
     def depth(self) -> int:
         """Return how many blocks, its own among them, a final block has at the measured pace."""
+        return self.depth_of()
+
+    def depth_of(self, after_s: int | None = None) -> int:
+        """Return how many blocks, its own among them, are blocks of so many seconds."""
         least, pace = self._chain.confirmations, self.pace.block_s
-        if not self._chain.final_after_s or pace is None:
+        seconds = self._chain.final_after_s if after_s is None else after_s
+        if not seconds or pace is None:
             return least
-        blocks = self._chain.final_after_s / pace
+        blocks = seconds / pace
         return max(least, ceil(blocks - min(_INACCURACY * blocks, _INACCURACY_BLOCKS)) + 1)
 
     @property
@@ -104,11 +97,14 @@ class Finality:
         """Return how many blocks, the head among them, may be replaced before they are final.
 
         Until the pace is measured it is taken for the fastest that is believed, so that nothing is
-        looked for too near the head, or forgotten too soon.
+        looked for too near the head, or forgotten too soon. For larger amounts, which are final
+        later, an earlier process's measure is enough: their blocks would be too many to look at.
         """
-        depth = self.depth
-        if self._chain.final_after_s and self.pace.measured_s is None:
-            depth = max(depth, ceil(self._chain.final_after_s / BLOCK_S_MIN) + 1)
+        longest_s = max(self._by_seconds)
+        depth = self.depth_of(longest_s)
+        if self.pace.measured_s is None:
+            usual_s = longest_s if self.pace.block_s is None else self._chain.final_after_s
+            depth = max(depth, ceil(usual_s / BLOCK_S_MIN) + 1 if usual_s else 0)
         return max(depth, min(self._above_tag, _REPLACED_MAX))
 
     def count_blocks(self, seconds: float) -> int:
@@ -124,55 +120,53 @@ class Finality:
 
         `tagged` is None if the node named none. The result is -1 while there is no final block.
         """
-        seen = _Seen(number, block_hash, block_time, self._now())
+        seen = Sighting(number, block_hash, block_time, self._now())
         self._forget_from(number + 1)
-        if self._seen and self._seen[-1].number == number and self._seen[-1].hash != block_hash:
+        newest = self._seen.newest
+        if newest is not None and newest.number == number and newest.hash != block_hash:
             self.forget_replaced(number, block_hash)
-        if not self._seen or self._seen[-1].number < number:
-            if not self._seen or seen.at - self._seen[-1].at >= self._step_s:
-                self._seen.append(seen)
+            newest = self._seen.newest
+        if newest is None or newest.number < number:
+            for heads in self._by_seconds.values():
+                heads.add(seen)
             self.pace.record(number, seen.at, block_time)
         self._record_tag(number, tagged)
-        self._deepen(seen)
+        for seconds, heads in self._by_seconds.items():
+            by_count = number - self.depth_of(seconds) + 1
+            heads.deepen(seen, by_count, self._least_age_s(seconds))
         return self.final_at(number)
 
-    def final_at(self, head: int) -> int:
+    def final_at(self, head: int, after_s: int | None = None) -> int:
         """Return the newest final block for a node whose head is given, -1 if it has none."""
-        final = head - self.depth + 1
-        if self._chain.final_after_s:
-            final = min(final, -1 if self._deep is None else self._deep.number)
+        seconds = self._chain.final_after_s if after_s is None else after_s
+        final = head - self.depth_of(seconds) + 1
+        if seconds:
+            deep = self._by_seconds[seconds].deep
+            final = min(final, -1 if deep is None else deep.number)
         if self._chain.finality_tag != "none":
             final = min(final, -1 if self._tagged is None else self._tagged)
         return max(final, -1)
 
-    def is_old_enough(self, block_time: int, head_time: int) -> bool:
+    def is_old_enough(self, block_time: int, head_time: int, after_s: int | None = None) -> bool:
         """Return whether the timestamps of a block and of a head are far enough apart."""
-        after = self._chain.final_after_s
+        seconds = self._chain.final_after_s if after_s is None else after_s
+        return head_time - block_time >= self._least_age_s(seconds)
+
+    def _least_age_s(self, after_s: int) -> int:
         # timestamps are whole seconds; once the pace is known, the count of blocks makes up for it
-        return head_time - block_time >= (after if not after or self.pace.measured_s else after + 1)
+        return after_s if not after_s or self.pace.measured_s else after_s + 1
 
     def forget_replaced(self, number: int, block_hash: str) -> None:
         """Forget when a block was seen if another one has its place now, and all after it."""
-        if any(one.number == number and one.hash != block_hash for one in self._seen):
+        if any(heads.holds_other(number, block_hash) for heads in self._by_seconds.values()):
             self._forget_from(number)
 
     def list_seen(self) -> list[SeenHead]:
         """Return heads that a later process may restore, the oldest first: at most 16.
 
-        Empty where the time since a block was seen decides nothing.
+        They span `final_after_s`. Empty where the time since a block was seen decides nothing.
         """
-        if not self._chain.final_after_s:
-            return []
-        now, step_s = self._now(), self._chain.final_after_s / _KEPT_STEPS
-        kept: list[_Seen] = []
-        for seen in reversed(self._seen):
-            if not kept or kept[-1].at - seen.at >= step_s:
-                kept.append(seen)
-        # what is final already stays so at once
-        kept = kept[: _KEPT_MAX - 1] + ([self._deep] if self._deep else [])
-        return [
-            SeenHead(seen.number, seen.hash, seen.time, now - seen.at) for seen in reversed(kept)
-        ]
+        return self._seen.list_kept(self._now()) if self._chain.final_after_s else []
 
     def restore_seen(self, heads: Sequence[SeenHead]) -> None:
         """Count the age of blocks from when an earlier process saw them.
@@ -180,22 +174,13 @@ class Finality:
         `heads` are blocks of the chain as it is now, the oldest first. They are left out where this
         process has seen blocks as old; all other conditions of finality hold as before.
         """
-        now = self._now()
-        first = self._deep or (self._seen[0] if self._seen else None)
-        restored = [
-            _Seen(head.number, head.hash, head.time, now - max(0.0, head.age_s))
-            for head in heads
-            if first is None or head.number < first.number
-        ]
-        if self._deep is None:
-            self._seen.extendleft(reversed(restored[: _SEEN_MAX - len(self._seen)]))
+        for seen in self._by_seconds.values():
+            seen.restore(heads, self._now())
 
     def _forget_from(self, number: int) -> None:
-        while self._seen and self._seen[-1].number >= number:
-            self._seen.pop()
+        for heads in self._by_seconds.values():
+            heads.forget_from(number)
         self.pace.forget_from(number)
-        if self._deep is not None and self._deep.number >= number:
-            self._deep = None
 
     def _record_tag(self, head: int, tagged: int | None) -> None:
         name = self._chain.finality_tag
@@ -210,16 +195,3 @@ class Finality:
         self._untagged = self._untagged + 1 if tagged is None else 0
         self._tagged = tagged if tagged is not None else self._tagged
         self._above_tag = 0 if self._tagged is None else head - self._tagged
-
-    def _deepen(self, head: _Seen) -> None:
-        """Move on to the newest head that is deep enough by timestamps and by our clock."""
-        after = self._chain.final_after_s
-        while self._seen:
-            one = self._seen[0]
-            is_deep = self.is_old_enough(one.time, head.time) and (
-                head.at - one.at >= _OWN_CLOCK * after
-            )
-            if not is_deep or one.number > head.number - self.depth + 1:
-                return
-            self._deep = one
-            self._seen.popleft()

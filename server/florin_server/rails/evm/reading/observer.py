@@ -156,6 +156,11 @@ class EvmObserver:
         kept = [head for head, is_kept in zip(heads, verdicts, strict=True) if is_kept]
         self.finality.restore_seen(kept)
 
+    def is_deep(self, paid: Paid, head: int) -> bool:
+        """Return whether a payment's block is final for its amount, below a head."""
+        after_s = self._chain.final_after(paid.token, paid.value)
+        return paid.block_number <= self.finality.final_at(head, after_s)
+
     async def replaced(self, number: int, block_hash: str) -> bool:
         """True if as many nodes as have to agree tell of another block in the place of one."""
         if self.agreement == 1:

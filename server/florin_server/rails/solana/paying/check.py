@@ -20,7 +20,7 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
 from florin_server.chains.solana import spl
-from florin_server.chains.solana.limits import TRANSACTION_BYTES_MAX
+from florin_server.chains.solana.limits import PACKET_BYTES, V1_BYTES, V1_FIRST_BYTE
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Option, ResolvedBuild
 from florin_server.rails.solana.paying.message import WalletBounds, acceptable, restored
@@ -88,8 +88,6 @@ def check(
 ) -> Submission:
     """The submission, if it does what was issued and the payer signed it."""
     found = submission(outputs)
-    if (size := len(found.unsigned)) > chain.transaction_bytes_max:
-        raise too_long(size, chain.transaction_bytes_max)
     ours = issue_of(found.message, issued)
     bounds = WalletBounds(chain.compute_price_max, chain.compute_units_max, chain.wallet_guards_max)
     if ours is None or not acceptable(ours.message, found.message, bounds):
@@ -152,12 +150,6 @@ def refused(reason: str, message: str) -> FlorinError:
     return FlorinError(Code.INVALID_PARAMS, message, details={"reason": reason})
 
 
-def too_long(size: int, most: int | None = None) -> FlorinError:
-    """Return the refusal of a transaction of `size` bytes; `most` is None if that is not known."""
-    bound = "more than the cluster takes" if most is None else f"{most} at most are accepted"
-    return refused("unreadable_output", f"The transaction has {size} bytes, {bound}")
-
-
 def _wire(output: str) -> bytes:
     """The bytes in an output: base64, alone or as the member `transaction` of an object."""
     try:
@@ -172,8 +164,13 @@ def _wire(output: str) -> bytes:
         raw = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         raise refused("unreadable_output", "The output is not a transaction") from None
-    if len(raw) > TRANSACTION_BYTES_MAX:
-        raise too_long(len(raw), TRANSACTION_BYTES_MAX)
+    is_v1 = raw[:1] == V1_FIRST_BYTE
+    if len(raw) > (most := V1_BYTES if is_v1 else PACKET_BYTES):
+        text = f"The transaction has {len(raw)} bytes, and clusters take {most}"
+        raise refused("unreadable_output", text)
+    if is_v1:
+        text = "The transaction is of version 1, and the one that was issued is of version 0"
+        raise refused("transaction_mismatch", text)
     return raw
 
 

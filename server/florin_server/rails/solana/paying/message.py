@@ -15,6 +15,7 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
 from florin_server.chains.solana import spl
+from florin_server.chains.solana.limits import PACKET_BYTES
 
 GUARDS_MAX = 4  # what the best known wallet adds: three before the transfer, one behind
 GUARD_BYTES_MAX = 512
@@ -34,8 +35,14 @@ _Step: TypeAlias = tuple[Pubkey, tuple[Pubkey, ...], bytes]
 def compile_message(
     relayer: Pubkey, instructions: Sequence[Instruction], blockhash: Hash
 ) -> MessageV0:
-    """The message of a transaction whose fee the relayer pays."""
-    return MessageV0.try_compile(relayer, list(instructions), [], blockhash)
+    """Return the message of a transaction whose fee the relayer pays.
+
+    ValueError if the signed transaction would be longer than clusters take.
+    """
+    message = MessageV0.try_compile(relayer, list(instructions), [], blockhash)
+    if (size := len(base64.b64decode(unsigned(message)))) > PACKET_BYTES:
+        raise ValueError(f"a transaction of {size} bytes is longer than {PACKET_BYTES}")
+    return message
 
 
 def lapse_note(last_valid: int) -> Instruction:

@@ -20,7 +20,7 @@ from florin_server.domain.payments.payment import Option, ResolvedBuild
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.connection.coalesce import Coalescer
 from florin_server.rails.connection.endpoints import Endpoints
-from florin_server.rails.connection.jsonrpc import Call, Rpc, RpcError
+from florin_server.rails.connection.jsonrpc import Call, Rpc
 from florin_server.rails.solana.paying.check import (
     IssuedMessage,
     Submission,
@@ -28,7 +28,6 @@ from florin_server.rails.solana.paying.check import (
     highest_fee,
     issue_of,
     refused,
-    too_long,
 )
 from florin_server.rails.solana.paying.message import guard_at
 from florin_server.rails.solana.paying.terms import Terms, bare
@@ -55,8 +54,6 @@ RELAYER_LAMPORTS_MIN = 10_000_000
 _ATTEMPTS = 3
 # the payer, behind the relayer, would keep less than any account must hold
 _PAYER_BELOW_RENT = {"InsufficientFundsForRent": {"account_index": 1}}
-# how nodes say that a transaction has more bytes than the cluster takes
-_TOO_LONG = "too large"
 _UNKNOWN_BLOCKHASH = "BlockhashNotFound"
 # errors of a transaction whose fee cannot be paid
 _PENNILESS = ("AccountNotFound", "InsufficientFundsForFee", "InvalidAccountForFee")
@@ -162,9 +159,6 @@ class SolanaVerifier:
         }
         wire = base64.b64encode(found.unsigned).decode()
         before, tried = await ask((accounts_call(keys), ("simulateTransaction", (wire, config))))
-        if isinstance(tried, RpcError) and _TOO_LONG in tried.message:
-            # what the cluster takes is learned from it; the settings only bound it
-            raise too_long(len(found.unsigned))
         outcome = record(valued(tried))
         if "err" not in outcome:
             raise RailUnavailable(f"{self._chain.name}: the node did not try the transaction")

@@ -9,12 +9,14 @@ from typing import Any
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
+from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.connection.node import answered
 from florin_server.rails.solana.reading.node import FINALIZED, Node, number, record
 from florin_server.rails.types import Noted, RailUnavailable, Signed
 
 # of one answer, and the most that nodes give
 _SIGNATURES = 1000
+_UNSUPPORTED_VERSION = -32015  # a transaction's version is above what was asked for
 # how nodes show a transaction's only memo
 _MEMO = re.compile(r"\[\d+\] ([A-Za-z0-9_]+)")
 
@@ -54,7 +56,11 @@ class SolanaTreasuryHistory:
             "commitment": FINALIZED,
             "maxSupportedTransactionVersion": 0,
         }
-        told = record(await self._node.ask("getTransaction", signature, config))
+        (answer,) = await self._node.batch([("getTransaction", (signature, config))])
+        if isinstance(answer, RpcError) and answer.code == _UNSUPPORTED_VERSION:
+            # ours are of version 0: a stranger's transaction must not keep ours from being found
+            return None
+        told = record(answered(answer))
         encoded: Any = told.get("transaction")
         try:
             raw = b64decode(encoded[0])
