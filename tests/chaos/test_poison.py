@@ -38,6 +38,8 @@ UNPASSED = {
     "settlement.leases.free": "asked as a process starts, before its workers",
     "settlement.leases.release": "asked as a process ends, after its workers",
     "webhooks.deliveries.shelve": "written beside a delivery that is set aside",
+    "upgrades.older_releases.fill_page": "asked once the processes of an older release have ended",
+    "upgrades.older_releases.release": "likewise",
     "rail.EvmObserver.agreed": "asked only where several nodes have to agree",
     "rail.SolanaObserver.agreed": "asked only where several nodes have to agree",
 }

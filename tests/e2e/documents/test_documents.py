@@ -246,7 +246,7 @@ async def fragment(walk: Walk, block: Block) -> None:
 @step("docs/chains.md", "When a payment is final", 0)
 async def larger_amounts(walk: Walk, block: Block) -> None:
     (whole,) = [one.text for one in blocks() if "chain_id = 8453" in one.text]
-    own = whole.replace("[[chains]]", "[evm]").replace('"WETH"', '"EURC"') + block.text
+    own = whole.replace("[[chains]]", "[evm]") + block.text.replace("EURC", "WETH")
     chain = chain_files.parse(own.encode(), Path("some.toml"), Path("/"))
     usdc, _ = (one.address for one in chain.assets)
     amounts = (999_990_000, 1_000_000_000, 50_000_000_000)

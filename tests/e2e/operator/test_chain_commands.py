@@ -134,7 +134,7 @@ async def test_contract_of_this_release_replaces_another_one_which_is_still_foll
         assert "With --replace new payments" in refused(await run("deploy", "Own", "--yes"))
         done = await run("deploy", "Own", "--replace", "--yes")
         assert (done.status, done.out) == (0, SETTLER + "\n"), done
-        assert "settler, former_settlers are in " in done.err
+        assert "Wrote settler and former_settlers to " in done.err
         (found,) = chain_files.read_all(home).values()
         assert (found.settler, found.former_settlers) == (SETTLER.lower(), (DEVNET.settler,))
         # and again: it is there, and known

@@ -250,7 +250,7 @@ async def test_deploying_the_opener_writes_it_down(run, home, chain):
     path.write_text(mine)
     done = await run("chain", "deploy", "far-away", "--factory", FACTORY, "--yes")
     assert (done.status, done.out) == (0, f"{SETTLER}\n{OPENER}\n"), done
-    assert f"Opener and factories are in {path}." in done.err
+    assert f"Wrote opener and factories to {path}." in done.err
     assert path.stat().st_mode & 0o777 == 0o600
     lines = path.read_text().splitlines()
     assert [line for line in lines if line not in mine.splitlines()] == [
@@ -278,7 +278,7 @@ async def test_what_is_written_by_hand_stays_there(run, home, chain, tmp_path):
     path.write_text(by_hand)
     done = await run("chain", "deploy", "far-away", "--factory", FACTORY, "--yes")
     assert done.status == 0, done
-    assert f"Opener and factories are in {path}." in done.err
+    assert f"Wrote opener and factories to {path}." in done.err
     (known,) = chain_files.read_all(home).values()
     assert (known.opener, known.factories) == (OPENER.lower(), (FACTORY.lower(),))
     assert "[evm] # mine\n" in path.read_text()

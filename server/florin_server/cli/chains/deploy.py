@@ -171,7 +171,7 @@ def _write_down(settings: Settings, before: EvmChain, chain: EvmChain) -> None:
             note(line)
         return
     private(path, chain_writer.changed(path.read_text(), said)).close()
-    note(f"{', '.join(said)} are in {path}.")
+    note(f"Wrote {' and '.join(said)} to {path}.")
 
 
 @asynccontextmanager

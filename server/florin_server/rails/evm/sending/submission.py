@@ -108,9 +108,10 @@ def plain_item(
 def submission(chain: EvmChain, items: Sequence[Item], shares: GasShares = TODAY) -> Submission:
     """What settles the items; it answers a bit for each, first all by EIP-3009, then the others.
 
-    ValueError unless all go through one settlement contract.
+    Without items, to use up a nonce, it calls the present contract. ValueError unless all go
+    through one settlement contract.
     """
-    (contract,) = {one.settler for one in items}
+    (contract,) = {one.settler for one in items} or {chain.settler}
     by_3009 = [one.pay for one in items if not one.by_permit2]
     by_permit2 = [one.pay for one in items if one.by_permit2]
     to, data = contract, settler.settle(by_3009, by_permit2)
