@@ -119,7 +119,7 @@ async def test_a_table_has_to_be_there(database, tmp_path):
 
 async def test_a_store_of_another_version_is_not_read(database, tmp_path):
     with closing(sqlite3.connect(database)) as raw, raw:
-        raw.execute("UPDATE alembic_version SET version_num = 'v9999'")
+        raw.execute("UPDATE alembic_version SET version_num = 'v9999', compatible_from = 'v9998'")
     with pytest.raises(StoreError, match=r"has schema v9999, and this Florin reads v\d+"):
         Reading(database)
     with pytest.raises(StoreError, match="there is no store at"):
