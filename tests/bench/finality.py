@@ -36,6 +36,7 @@ FINAL_AFTER_S, COUNT, WARM_S = sized((10, 30, 12.0), (1, 2, 0.0))
 # no multiple of a block's time, so that confirms come at any moment of a block
 STAGGER_S = 0.37
 OVERHEAD_MS_MAX = 100
+LOOKS, LOOK_S = 50, 0.2
 _COIN = hex(10**21)
 
 
@@ -138,12 +139,26 @@ class _Blocks:
         return self.made[number]
 
 
+async def _wait_until_offered(running: Florin, pool: ProcessPoolExecutor, wallet: Wallet) -> None:
+    """Return once options are offered: the service looks for its relayer's coin each second."""
+    for attempt in range(LOOKS, 0, -1):
+        try:
+            await asyncio.to_thread(prepare, running, pool, [wallet])
+        except RuntimeError:
+            if attempt == 1:
+                raise
+            await asyncio.sleep(LOOK_S)
+        else:
+            return
+
+
 async def _paid(
     chain: EvmDevChain, blocks: _Blocks, running: Florin, pool: ProcessPoolExecutor
 ) -> tuple[list[float], list[float]]:
     """Milliseconds from final to succeeded, and seconds from accepted to succeeded."""
     wallets = [Wallet(CHAIN) for _ in range(COUNT)]
     await _fund(chain, [wallet.address for wallet in wallets], "0x0")
+    await _wait_until_offered(running, pool, wallets[0])
     prepared = await asyncio.to_thread(prepare, running, pool, wallets)
     told: dict[str, list[float]] = {payment: [] for payment, _ in prepared}
     streams = Streams(
