@@ -136,7 +136,10 @@ async def _one(one: Round, server: postgres.ReplicatedServer) -> str:
     await one.resume()
     for wallet in later:
         await until(
-            lambda w=wallet: one.transfers(w), [PRICE], meanwhile=lambda: _pass(one), patience_s=60
+            lambda w=wallet: one.transfers(w),
+            [PRICE],
+            meanwhile=lambda: _pass_resumed(one),
+            patience_s=60,
         )
     await _pass(one)
     for wallet in one.wallets:
@@ -164,6 +167,13 @@ async def _asked(one: Round, wallet: Wallet) -> bool:
 async def _pass(one: Round) -> None:
     one.desk.clock.advance(10)
     await one.desk.chain.mine()
+
+
+async def _pass_resumed(one: Round) -> None:
+    """Let time pass; the operator resumes what was paused since, as by the relayer's gap."""
+    with suppress(Refused):
+        await one.resume()
+    await _pass(one)
 
 
 def _word(address: str) -> str:
