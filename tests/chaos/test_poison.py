@@ -9,7 +9,7 @@ whole.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -28,6 +28,8 @@ SHORT = 30
 # rounds without faults; the second one refunds what the first one sold
 QUIET = 2
 IN_A_ROW = 3
+# how often a point that met no fault is tried again, alone
+RETRIES = 3
 # what no round passes, and why
 UNPASSED = {
     "payouts.payouts.alike": "asked only for payouts that the store lost",
@@ -118,21 +120,22 @@ async def try_plan(running: Campaign, plan: Plan) -> Outcome:
     return Outcome(plan, injector.hits, count)
 
 
-async def try_plans(running: Campaign, plans: deque[Plan], again: set[Plan]) -> list[Outcome]:
-    """Do rounds until none is left, or one failed; those that are `again` are not repeated.
+async def try_plans(running: Campaign, plans: deque[Plan], tries: Counter[Plan]) -> list[Outcome]:
+    """Run rounds until no plan is left or one fails; `tries` counts the retries of each plan.
 
-    What met no fault is tried once more alone, whatever it is about: what others do when they
-    fail may have kept a worker from it, or from the poisoned item.
+    Retry each point that met no fault alone, for any item: another failure in the same round may
+    have kept a worker from reaching the point or the poisoned item.
     """
     outcomes = []
     while plans and not (outcomes and outcomes[-1].failure):
         plan = plans.popleft()
         outcomes.append(await try_plan(running, plan))
-        if plan not in again:
+        if tries[plan] < RETRIES:
             times = IN_A_ROW if plan.names_items else plan.times
-            alone = [Plan((point,), times) for point in outcomes[-1].missed]
-            plans.extend(alone)
-            again.update(alone)
+            for point in outcomes[-1].missed:
+                alone = Plan((point,), times)
+                tries[alone] = tries[plan] + 1
+                plans.append(alone)
     return outcomes
 
 
@@ -194,15 +197,15 @@ async def run(home: Path, monkeypatch: Any, *, every: int) -> list[Outcome]:
         check_nothing_is_left_out(running, injector)
         kinds = plans_of({*steady, *AFTER}, injector.naming)
         plans = deque(plan for plans in kinds for plan in plans[every // 2 :: every])
-        again: set[Plan] = set()
-        outcomes = await try_plans(running, plans, again)
+        tries: Counter[Plan] = Counter()
+        outcomes = await try_plans(running, plans, tries)
         if not outcomes[-1].failure:
             await running.check()
     while plans:
         async with campaign(home / f"{len(plans)}", monkeypatch, injector) as running:
             # what a round refunds was sold in the one before
             await running.round()
-            outcomes += await try_plans(running, plans, again)
+            outcomes += await try_plans(running, plans, tries)
     if every == 1:
         outcomes += await run_first(home / "first", monkeypatch, injector, first)
     return outcomes
